@@ -1,0 +1,68 @@
+package session
+
+import (
+	"github.com/kalpahost/kalpa/mcp"
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// Event is what a front sends to a session. Each is answered on its Socket, save
+// Flushed and Gone, which need no answer.
+type Event interface{ socket() *Socket }
+
+// Caller is who sends an event, and where.
+type Caller struct {
+	Server    string // the server's name, from the path
+	Principal mcp.Principal
+	// Version is the MCP-Protocol-Version header, empty when absent.
+	Version string
+}
+
+// Post is the body of a POST. With requests in it, the answer is a stream that
+// ends Final when all are answered; without, an Opening and a Final end.
+type Post struct {
+	Socket   *Socket
+	Caller   Caller
+	Stream   string // minted by the front: see NewStream
+	Messages []wire.Message
+	Batch    bool // Messages came in an array
+	// Create: the session does not exist yet; the one message is its initialize.
+	Create bool
+}
+
+// Get is a GET: a stream of its own, or with After the rest of an earlier one.
+type Get struct {
+	Socket *Socket
+	Caller Caller
+	Stream string // minted by the front; used when After is empty
+	After  string // Last-Event-ID
+}
+
+// Attach resumes the exchange of a POST whose socket ended Broken.
+type Attach struct {
+	Socket *Socket
+	Post   Post   // as it was sent
+	After  string // the last event that was written to the client, empty for none
+}
+
+// Delete ends the session.
+type Delete struct {
+	Socket *Socket
+	Caller Caller
+}
+
+// Flushed confirms that the frames of a socket's stream up to an event have been
+// written and flushed.
+type Flushed struct {
+	Socket *Socket
+	Event  string
+}
+
+// Gone says that the front has stopped reading a socket: the client went away.
+type Gone struct{ Socket *Socket }
+
+func (e *Post) socket() *Socket    { return e.Socket }
+func (e *Get) socket() *Socket     { return e.Socket }
+func (e *Attach) socket() *Socket  { return e.Socket }
+func (e *Delete) socket() *Socket  { return e.Socket }
+func (e *Flushed) socket() *Socket { return e.Socket }
+func (e *Gone) socket() *Socket    { return e.Socket }

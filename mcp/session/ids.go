@@ -1,0 +1,44 @@
+package session
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// NewID mints a session id: 26 visible ASCII characters, 130 random bits.
+func NewID() string { return strings.ToLower(rand.Text()) }
+
+// NewStream mints a stream id, unique in its session: 13 characters, 65 random bits.
+func NewStream() string { return strings.ToLower(rand.Text()[:13]) }
+
+// EventID is a position in the log of one stream, ordered by (Epoch, Seq). Seq 0
+// is the position before the first event of an epoch.
+type EventID struct {
+	Stream string
+	Epoch  uint64
+	Seq    uint64
+}
+
+func (e EventID) String() string {
+	return e.Stream + "." + strconv.FormatUint(e.Epoch, 36) + "." + strconv.FormatUint(e.Seq, 36)
+}
+
+// ParseEventID reads what String wrote.
+func ParseEventID(s string) (EventID, error) {
+	part := strings.Split(s, ".")
+	if len(part) == 3 && part[0] != "" && len(part[0]) <= 64 {
+		epoch, err1 := strconv.ParseUint(part[1], 36, 64)
+		seq, err2 := strconv.ParseUint(part[2], 36, 64)
+		if err1 == nil && err2 == nil {
+			return EventID{part[0], epoch, seq}, nil
+		}
+	}
+	return EventID{}, fmt.Errorf("%.80q is not an event id of this host", s)
+}
+
+// Less orders the events of one stream.
+func (e EventID) Less(o EventID) bool {
+	return e.Epoch < o.Epoch || e.Epoch == o.Epoch && e.Seq < o.Seq
+}
