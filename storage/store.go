@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -194,4 +195,10 @@ func Claim(ctx context.Context, s Store, id ID) (uint64, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
+}
+
+// Holds reports whether a key lies in the range, apart from its Limit.
+func (r Range) Holds(key string) bool {
+	return strings.HasPrefix(key, r.Prefix) && key >= r.Start &&
+		(r.After == "" || key > r.After) && (r.End == "" || key < r.End)
 }

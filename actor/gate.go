@@ -1,0 +1,105 @@
+package actor
+
+import (
+	"sync"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// gate is an incarnation's output gate: what leaves the object waits here behind
+// the batches it rests on (I2). It also remembers the batches under way, since
+// the object must read its own writes before the store has applied them.
+type gate struct {
+	mu       sync.Mutex
+	sealed   uint64 // number of the last batch submitted
+	durable  uint64 // number of the last batch confirmed
+	pending  []*storage.Batch
+	waiting  []output
+	draining bool
+	broken   bool
+}
+
+type output struct {
+	behind uint64
+	leave  func()
+}
+
+// seal numbers a batch that is about to be submitted.
+func (g *gate) seal(b *storage.Batch) {
+	g.mu.Lock()
+	g.sealed++
+	g.pending = append(g.pending, b)
+	g.mu.Unlock()
+}
+
+// pass lets outputs leave, in order, as soon as every batch sealed before is
+// durable.
+func (g *gate) pass(leave []func()) {
+	if len(leave) == 0 {
+		return
+	}
+	g.mu.Lock()
+	for _, f := range leave {
+		g.waiting = append(g.waiting, output{g.sealed, f})
+	}
+	g.drain()
+}
+
+// confirmed is told that the oldest batch under way is durable.
+func (g *gate) confirmed() {
+	g.mu.Lock()
+	g.durable++
+	if len(g.pending) > 0 {
+		g.pending[0] = nil
+		g.pending = g.pending[1:]
+	}
+	g.drain()
+}
+
+// drain runs what may leave. It is called with the lock and gives it back; one
+// caller drains at a time, so that outputs leave in order.
+func (g *gate) drain() {
+	if g.draining {
+		g.mu.Unlock()
+		return
+	}
+	g.draining = true
+	for !g.broken && len(g.waiting) > 0 && g.waiting[0].behind <= g.durable {
+		f := g.waiting[0].leave
+		g.waiting[0].leave = nil
+		g.waiting = g.waiting[1:]
+		g.mu.Unlock()
+		f()
+		g.mu.Lock()
+	}
+	if len(g.waiting) == 0 {
+		g.waiting = nil
+	}
+	g.draining = false
+	g.mu.Unlock()
+}
+
+// shut drops what waits; nothing leaves any more.
+func (g *gate) shut() {
+	g.mu.Lock()
+	g.broken, g.waiting, g.pending = true, nil, nil
+	g.mu.Unlock()
+}
+
+// idle reports that nothing is under way.
+func (g *gate) idle() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sealed == g.durable && len(g.waiting) == 0 && !g.draining
+}
+
+// unapplied returns the batches that the store may not have applied yet, oldest
+// first.
+func (g *gate) unapplied() []*storage.Batch {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.pending) == 0 {
+		return nil
+	}
+	return append([]*storage.Batch(nil), g.pending...)
+}

@@ -1,0 +1,111 @@
+package actor
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// overlay is what batches that are not yet applied make of an object's rows:
+// the object reads the store through it and so sees its own writes.
+type overlay struct {
+	cleared bool              // the store's own rows are gone
+	rows    map[string][]byte // nil: deleted
+}
+
+func overlayOf(batches []*storage.Batch) *overlay {
+	if len(batches) == 0 {
+		return nil
+	}
+	o := &overlay{rows: map[string][]byte{}}
+	for _, b := range batches {
+		if b.Clear {
+			o.cleared = true
+			clear(o.rows)
+		}
+		for _, k := range b.Deletes {
+			o.rows[k] = nil
+		}
+		for _, e := range b.Puts {
+			v := e.Value
+			if v == nil {
+				v = []byte{}
+			}
+			o.rows[e.Key] = v
+		}
+	}
+	return o
+}
+
+func (o *overlay) get(ctx context.Context, s storage.Store, id storage.ID, key string) ([]byte, error) {
+	if o != nil {
+		if v, ok := o.rows[key]; ok || o.cleared {
+			return v, nil
+		}
+	}
+	return s.Get(ctx, id, key)
+}
+
+func (o *overlay) list(ctx context.Context, s storage.Store, id storage.ID, r storage.Range) iter.Seq2[storage.Entry, error] {
+	if o == nil {
+		return s.List(ctx, id, r)
+	}
+	before := strings.Compare
+	if r.Reverse {
+		before = func(a, b string) int { return strings.Compare(b, a) }
+	}
+	var own []string
+	for k := range o.rows {
+		if r.Holds(k) {
+			own = append(own, k)
+		}
+	}
+	slices.SortFunc(own, before)
+	return func(yield func(storage.Entry, error) bool) {
+		left := r.Limit
+		emit := func(e storage.Entry) bool {
+			if e.Value == nil {
+				return true
+			}
+			if !yield(e, nil) {
+				return false
+			}
+			left--
+			return left != 0
+		}
+		if !o.cleared {
+			all := r
+			all.Limit = 0
+			for e, err := range s.List(ctx, id, all) {
+				if err != nil {
+					yield(e, err)
+					return
+				}
+				for len(own) > 0 && before(own[0], e.Key) < 0 {
+					k := own[0]
+					own = own[1:]
+					if !emit(storage.Entry{Key: k, Value: o.rows[k]}) {
+						return
+					}
+				}
+				if v, ok := o.rows[e.Key]; ok {
+					own = own[1:]
+					e.Value = v
+				} else if e.Value == nil {
+					e.Value = []byte{}
+				}
+				if !emit(e) {
+					return
+				}
+			}
+		}
+		for _, k := range own {
+			if !emit(storage.Entry{Key: k, Value: o.rows[k]}) {
+				return
+			}
+		}
+	}
+}
