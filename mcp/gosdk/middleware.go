@@ -1,0 +1,130 @@
+package gosdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	goruntime "runtime"
+	"runtime/debug"
+	"sync"
+	"unicode/utf8"
+	"weak"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// prepared holds the servers that have the middleware. A server that is gone leaves.
+var prepared struct {
+	sync.Mutex
+	servers map[weak.Pointer[sdk.Server]]struct{}
+}
+
+// prepare gives a server the middleware, once. It is the outermost one, save for
+// those that are added to a server after its first session.
+func prepare(s *sdk.Server) {
+	key := weak.Make(s)
+	prepared.Lock()
+	defer prepared.Unlock()
+	if _, done := prepared.servers[key]; done {
+		return
+	}
+	if prepared.servers == nil {
+		prepared.servers = map[weak.Pointer[sdk.Server]]struct{}{}
+	}
+	prepared.servers[key] = struct{}{}
+	s.AddReceivingMiddleware(receive)
+	goruntime.AddCleanup(s, func(key weak.Pointer[sdk.Server]) {
+		prepared.Lock()
+		defer prepared.Unlock()
+		delete(prepared.servers, key)
+	}, key)
+}
+
+type aboutKey struct{}
+
+// aboutFrom is the id of the request that a handler's context belongs to.
+func aboutFrom(ctx context.Context) wire.ID {
+	id, _ := ctx.Value(aboutKey{}).(wire.ID)
+	return id
+}
+
+// receive is the receiving middleware: it tells the handler's context which request
+// it works for, and makes sure that every request gets an answer. The SDK has no
+// recover, and leaves a request unanswered whose result can't be encoded.
+func receive(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (result sdk.Result, err error) {
+		r := runtimeFrom(ctx)
+		if r == nil {
+			return next(ctx, method, req) // a connection that is not ours
+		}
+		var id wire.ID
+		if x := req.GetExtra(); x != nil && len(x.Header[requestHeader]) == 1 {
+			id = wire.ID(x.Header[requestHeader][0])
+			ctx = context.WithValue(ctx, aboutKey{}, id)
+		}
+		returned := false
+		defer func() {
+			if returned {
+				return
+			}
+			v := recover()
+			result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("internal error: %s panicked", subject(method, req))}
+			r.session.Logger().Error("a handler panicked", "method", method, "id", string(id), "panic", v, "stack", string(debug.Stack()))
+			if v == nil && id != "" {
+				// runtime.Goexit: the goroutine ends and the SDK never answers.
+				_ = r.send(ctx, wire.NewError(id, wire.InternalError, fmt.Sprintf("internal error: %s gave up", subject(method, req)), nil))
+			}
+		}()
+		result, err = next(ctx, method, req)
+		if err == nil && result != nil {
+			result, err = encodeResult(req, result)
+		}
+		returned = true
+		return result, err
+	}
+}
+
+// subject names what was called, for an error.
+func subject(method string, req sdk.Request) string {
+	switch p := req.GetParams().(type) {
+	case *sdk.CallToolParamsRaw:
+		return fmt.Sprintf("the tool %q", p.Name)
+	case *sdk.GetPromptParams:
+		return fmt.Sprintf("the prompt %q", p.Name)
+	}
+	return method
+}
+
+// encoded is a result as JSON on one line.
+type encoded struct {
+	sdk.ResultBase
+	json []byte
+}
+
+func (e *encoded) MarshalJSON() ([]byte, error) { return e.json, nil }
+
+// encodeResult encodes a result where a failure can still be answered.
+func encodeResult(req sdk.Request, result sdk.Result) (sdk.Result, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(result); err != nil {
+		return nil, fmt.Errorf("encoding the result: %w", err)
+	}
+	raw := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if string(raw) == "null" {
+		return nil, errors.New("internal error: the handler returned neither a result nor an error")
+	}
+	if v, ok := req.(interface{ ProtocolVersion() string }); ok && v.ProtocolVersion() >= "2026-07-28" {
+		return result, nil // the SDK adds to it: 2026-07-28 and later
+	}
+	if !utf8.Valid(raw) {
+		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
+	}
+	return &encoded{json: raw}, nil
+}
