@@ -1,0 +1,258 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+)
+
+// Config is everything that a host can be told.
+type Config struct {
+	Listen       string        `koanf:"listen"`
+	Data         string        `koanf:"data"`
+	Durability   string        `koanf:"durability"`
+	IdleTimeout  time.Duration `koanf:"idle_timeout"`
+	Drain        time.Duration `koanf:"drain"`
+	AllowOrigins []string      `koanf:"allow_origins"`
+	AllowHosts   []string      `koanf:"allow_hosts"`
+	Insecure     bool          `koanf:"insecure"`
+	Admin        string        `koanf:"admin"`
+	Log          Log           `koanf:"log"`
+
+	// Servers are sorted by name. One that has no time-out of its own has the host's.
+	Servers []Server `koanf:"-"`
+	// Single: the one server was named on the command line, or by nobody, and is
+	// reached without its name in the address.
+	Single bool `koanf:"-"`
+}
+
+// Log is how log lines look and which of them there are.
+type Log struct {
+	Level  string `koanf:"level"`
+	Format string `koanf:"format"`
+}
+
+// Server is one hosted MCP server.
+type Server struct {
+	Name string
+	// Command and Args start it; or Plugin names a plugin.
+	Command string
+	Args    []string
+	Env     map[string]string // set in its environment
+	Inherit []string          // passed on from the host's environment
+	Dir     string            // its working folder; empty: the host's
+	Plugin  string
+	// IdleTimeout is how long it stays up without use; 0 is for ever.
+	IdleTimeout  time.Duration
+	BuildTimeout time.Duration
+	// Line is where the file names it; 0 when the command line does.
+	Line int
+
+	ownIdleTimeout bool
+}
+
+func (s *Server) set(key string, value any) {
+	switch key {
+	case "command":
+		s.Command = value.(string)
+	case "args":
+		s.Args = value.([]string)
+	case "env":
+		s.Env = value.(map[string]string)
+	case "inherit":
+		s.Inherit = value.([]string)
+	case "dir":
+		s.Dir = value.(string)
+	case "plugin":
+		s.Plugin = value.(string)
+	case "idle_timeout":
+		s.IdleTimeout, s.ownIdleTimeout = value.(time.Duration), true
+	case "build_timeout":
+		s.BuildTimeout = value.(time.Duration)
+	}
+}
+
+// Input is what a Config is made of.
+type Input struct {
+	// File and Data are the configuration file's name and content; none when File is
+	// empty.
+	File string
+	Data []byte
+	// Flags are the flags that were given, without dashes: a string each, or a
+	// []string for a list.
+	Flags map[string]any
+	// Command is the command line of a single server, and Env its variables, as NAME
+	// (passed on from the host's environment) or NAME=VALUE.
+	Command []string
+	Env     []string
+	// Plugin is the name of a single plugin.
+	Plugin string
+	// Plugins are the names of the plugins that there are, and Default the one that
+	// is hosted when nothing else is named.
+	Plugins []string
+	Default string
+}
+
+// CommandName is the name of a server that is given as a command. It is part of
+// the identity of its sessions: they go on when the command changes.
+const CommandName = "main"
+
+// Load makes a Config. When there are problems it is not to be used. The notes are
+// for the operator and come either way.
+func Load(in Input) (*Config, Notes, Problems) {
+	f := &file{values: map[string]any{}, lines: map[string]int{}}
+	if in.File != "" {
+		f = readFile(in.File, in.Data, in.Plugins)
+	}
+	problems := f.problems
+	flags := map[string]any{}
+	for i := range Settings {
+		s := &Settings[i]
+		given, ok := in.Flags[s.Flag]
+		if !ok || s.Flag == "" {
+			continue
+		}
+		v, err := flagValue(s, given)
+		if err != nil {
+			problems = append(problems, Problem{Key: "--" + s.Flag, Text: err.Error()})
+			continue
+		}
+		flags[s.Key] = v
+	}
+
+	c := merge(defaults(), f.values, flags)
+	c.Servers = f.servers
+	problems = append(problems, c.single(in, f)...)
+	for i := range c.Servers {
+		if s := &c.Servers[i]; !s.ownIdleTimeout {
+			s.IdleTimeout = c.IdleTimeout
+		}
+		if s := &c.Servers[i]; s.BuildTimeout == 0 {
+			s.BuildTimeout = DefaultBuildTimeout
+		}
+	}
+	slices.SortFunc(c.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
+
+	where := func(key string) Problem {
+		p := Problem{Key: key}
+		if _, flag := flags[key]; flag {
+			p.Key = "--" + find(Settings, key).Flag
+		} else if line := f.lines[key]; line > 0 {
+			p.File, p.Line = f.name, line
+		}
+		return p
+	}
+	if !Loopback(c.Listen) && !c.Insecure {
+		p := where("listen")
+		p.Text = fmt.Sprintf("%s can be reached from other machines, and this host asks for no credentials: listen on %s, or accept that with --insecure", c.Listen, DefaultListen)
+		problems = append(problems, p)
+	}
+	if c.Admin != "" && !Loopback(c.Admin) {
+		p := where("admin")
+		p.Text = fmt.Sprintf("%s can be reached from other machines; it must be a loopback address, such as 127.0.0.1:9090", c.Admin)
+		problems = append(problems, p)
+	}
+	problems.sort()
+	return c, f.notes, problems
+}
+
+// single decides which servers there are when the command line has a say.
+func (c *Config) single(in Input, f *file) (problems Problems) {
+	problem := func(key, text string, a ...any) {
+		problems = append(problems, Problem{Key: key, Text: fmt.Sprintf(text, a...)})
+	}
+	named := "" // how the command line names a server
+	switch {
+	case len(in.Command) > 0:
+		named = "-- " + in.Command[0]
+	case in.Plugin != "":
+		named = "--plugin " + in.Plugin
+	}
+	if len(in.Env) > 0 && len(in.Command) == 0 {
+		problem("--env", "goes with a command after --; the servers of a file have env and inherit of their own")
+	}
+	if len(in.Command) > 0 && in.Plugin != "" {
+		problem("--plugin", "is given and a command as well: one of them is the server")
+	}
+	if in.Plugin != "" && !slices.Contains(in.Plugins, in.Plugin) {
+		problem("--plugin", "this program has no plugin %q; %s", in.Plugin, didYouMean(in.Plugin, in.Plugins))
+	}
+	switch {
+	case in.File != "" && len(c.Servers) > 0 && named != "":
+		problem("--config", "%s names servers, and so does the command line with %s: add that one to the file", in.File, named)
+	case in.File != "" && named == "":
+		if len(c.Servers) == 0 && len(f.problems) == 0 {
+			problems = append(problems, Problem{File: in.File, Text: "names no server to host: add one under servers or mcpServers"})
+		}
+	case len(in.Command) > 0:
+		if filled(in.Command[0]) != nil {
+			problem("--", "the command is empty")
+		}
+		s := Server{Name: CommandName, Command: in.Command[0], Args: in.Command[1:]}
+		for _, entry := range in.Env {
+			name, value, set := strings.Cut(entry, "=")
+			if err := variable(name); err != nil {
+				problem("--env", "%v", err)
+			} else if !set {
+				s.Inherit = append(s.Inherit, name)
+				continue
+			}
+			if s.Env == nil {
+				s.Env = map[string]string{}
+			}
+			s.Env[name] = value
+		}
+		c.Single, c.Servers = true, []Server{s}
+	case in.Plugin != "":
+		c.Single = true
+		c.Servers = []Server{{Name: in.Plugin, Plugin: in.Plugin}}
+	default:
+		c.Single = true
+		c.Servers = []Server{{Name: in.Default, Plugin: in.Default}}
+	}
+	return problems
+}
+
+func flagValue(s *Setting, given any) (any, error) {
+	if s.Kind != List {
+		return s.parse(given.(string))
+	}
+	list := given.([]string)
+	for _, item := range list {
+		if s.Check == nil {
+			break
+		}
+		if err := s.Check(item); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func defaults() map[string]any {
+	m := map[string]any{}
+	for _, s := range Settings {
+		m[s.Key] = s.Default
+	}
+	return m
+}
+
+// merge lays layers of values by key over one another, the later over the earlier.
+func merge(layers ...map[string]any) *Config {
+	k := koanf.New(".")
+	var c Config
+	for _, layer := range layers {
+		if err := k.Load(confmap.Provider(maps.Clone(layer), "."), nil); err != nil {
+			panic(err) // a map in memory is read without fail
+		}
+	}
+	if err := k.Unmarshal("", &c); err != nil {
+		panic(fmt.Sprintf("config: Config does not fit its settings: %v", err)) // both are in this package
+	}
+	return &c
+}

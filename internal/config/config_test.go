@@ -1,0 +1,194 @@
+package config_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kalpahost/kalpa/internal/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the outcomes in testdata")
+
+// TestTranscripts reads the configurations in testdata and compares what comes of
+// them: the problems, or the configuration; and the notes. Each archive has one
+// file to load and, on the lines of its comment that begin with "flag ", flags.
+func TestTranscripts(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := config.Input{Flags: map[string]any{}, Plugins: []string{"demo", "notes"}, Default: "demo"}
+			for line := range strings.Lines(string(archive.Comment)) {
+				words := strings.Fields(line)
+				switch {
+				case len(words) == 3 && words[0] == "flag":
+					in.Flags[words[1]] = words[2]
+				case len(words) > 1 && words[0] == "command":
+					in.Command = words[1:]
+				}
+			}
+			in.File, in.Data = archive.Files[0].Name, archive.Files[0].Data
+
+			c, notes, problems := config.Load(in)
+			got := archive.Files[:1:1]
+			if len(problems) > 0 {
+				got = append(got, txtar.File{Name: "problems", Data: []byte(problems.Error() + "\n")})
+			} else {
+				got = append(got, txtar.File{Name: "config", Data: show(t, c)})
+			}
+			if len(notes) > 0 {
+				got = append(got, txtar.File{Name: "notes", Data: []byte(notes.Error() + "\n")})
+			}
+			want := txtar.Format(archive)
+			archive.Files = got
+			if *update {
+				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(want), string(txtar.Format(archive))); diff != "" {
+				t.Errorf("not as recorded (-recorded +now); go test ./internal/config -update records anew:\n%s", diff)
+			}
+		})
+	}
+}
+
+func show(t *testing.T, c *config.Config) []byte {
+	t.Helper()
+	out, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, '\n')
+}
+
+func TestWithoutAnythingTheDefaultPluginIsHosted(t *testing.T) {
+	c, notes, problems := config.Load(config.Input{Plugins: []string{"demo"}, Default: "demo"})
+	if len(notes)+len(problems) > 0 {
+		t.Fatalf("notes %v, problems %v", notes, problems)
+	}
+	want := &config.Config{
+		Listen: config.DefaultListen, Data: config.DefaultData, Durability: "sync",
+		IdleTimeout: config.DefaultIdleTimeout, Drain: config.DefaultDrain,
+		Log: config.Log{Level: "info", Format: "text"}, Single: true,
+		Servers: []config.Server{{Name: "demo", Plugin: "demo", IdleTimeout: config.DefaultIdleTimeout, BuildTimeout: config.DefaultBuildTimeout}},
+	}
+	if diff := cmp.Diff(show(t, want), show(t, c)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheCommandLineIsCheckedAsOneWhole(t *testing.T) {
+	_, _, problems := config.Load(config.Input{
+		Flags: map[string]any{
+			"listen": "8080", "durability": "fast", "idle-timeout": "5", "drain": "-1s",
+			"log-level": "loud", "allow-origin": []string{" "}, "admin": "0.0.0.0:9090",
+		},
+		Command: []string{"npx"}, Plugin: "noted", Plugins: []string{"notes"},
+	})
+	want := strings.TrimSpace(`
+--listen: "8080" is not HOST:PORT, such as 127.0.0.1:8080
+--durability: "fast" is not one of sync, relaxed
+--idle-timeout: 5 has no unit: write 5s or 5m
+--drain: -1s is negative
+--allow-origin: is empty
+--log-level: "loud" is not one of debug, info, warn, error
+--plugin: is given and a command as well: one of them is the server
+--plugin: this program has no plugin "noted"; did you mean notes?
+--admin: 0.0.0.0:9090 can be reached from other machines; it must be a loopback address, such as 127.0.0.1:9090`)
+	if diff := cmp.Diff(want, problems.Error()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAFlagOverridesTheFileAndTheFileTheDefault(t *testing.T) {
+	c, _, problems := config.Load(config.Input{
+		File: "k.yaml", Data: []byte("idle_timeout: 1m\ndrain: 9s\nservers: {a: {plugin: p}, b: {plugin: p, idle_timeout: 0}}\n"),
+		Flags: map[string]any{"idle-timeout": "2m"}, Plugins: []string{"p"},
+	})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	got := []time.Duration{c.IdleTimeout, c.Drain, c.Servers[0].IdleTimeout, c.Servers[1].IdleTimeout}
+	want := []time.Duration{2 * time.Minute, 9 * time.Second, 2 * time.Minute, 0}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestListeningBeyondLoopbackMustBeAskedFor(t *testing.T) {
+	for _, listen := range []string{":8080", "0.0.0.0:8080", "[::]:0", "192.0.2.1:80", "example.com:80"} {
+		in := config.Input{Flags: map[string]any{"listen": listen}, Plugins: []string{"demo"}, Default: "demo"}
+		if _, _, problems := config.Load(in); len(problems) != 1 || !strings.Contains(problems[0].Text, "--insecure") {
+			t.Errorf("%s: %v", listen, problems)
+		}
+		in.Flags["insecure"] = "true"
+		if _, _, problems := config.Load(in); len(problems) != 0 {
+			t.Errorf("%s --insecure: %v", listen, problems)
+		}
+	}
+	for _, listen := range []string{"127.0.0.1:0", "127.8.9.1:80", "[::1]:8080", "localhost:8080"} {
+		in := config.Input{Flags: map[string]any{"listen": listen}, Plugins: []string{"demo"}, Default: "demo"}
+		if _, _, problems := config.Load(in); len(problems) != 0 {
+			t.Errorf("%s: %v", listen, problems)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"listen", "data", "idle_timeout", "mcpServers", "servers", "args"}
+	for word, want := range map[string]string{
+		"listn": "listen", "lsiten": "listen", "idleTimeout": "idle_timeout", "idle-timeout": "idle_timeout",
+		"server": "servers", "mcpservers": "mcpServers", "arg": "args", "dta": "data", "date": "data", "zzz": "", "x": "", "": "",
+	} {
+		if got, ok := config.Nearest(word, known); got != want || ok != (want != "") {
+			t.Errorf("Nearest(%q) = %q, %v; want %q", word, got, ok, want)
+		}
+	}
+}
+
+// Whatever the bytes, Load comes back, and what is wrong has a line of the file.
+func FuzzLoad(f *testing.F) {
+	for _, seed := range []string{"", "{", "servers: {a: &x {command: *x}}", "a: &a [*a]", "{\"mcpServers\":{\"\":1}}", "- 1", "---\n---\n", "<<: 1", "? [a]: b"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lines := 1 // as YAML counts them
+		for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
+			lines += strings.Count(string(data), end)
+		}
+		_, notes, problems := config.Load(config.Input{File: "f", Data: data})
+		for _, p := range append(problems, notes...) {
+			if p.Line < 0 || p.Line > lines+1 {
+				t.Errorf("%v: of %d lines", p, lines)
+			}
+		}
+	})
+}
+
+func ExampleProblem() {
+	_, _, problems := config.Load(config.Input{
+		File: "kalpa.yaml",
+		Data: []byte("listen: 127.0.0.1:8080\nservers:\n  files:\n    comand: npx\n"),
+	})
+	fmt.Println(problems)
+	// Output:
+	// kalpa.yaml:4: servers.files.comand: unknown key; did you mean command?
+}

@@ -1,0 +1,24 @@
+// Package config turns a configuration file and the flags of a command line into
+// one [Config], or into the list of everything that is wrong with them.
+//
+// It is pure: bytes and values in, a Config and [Problem]s out. It opens no file
+// and looks at no environment.
+//
+// # Layers
+//
+// A value comes from the first of these that sets it: a flag, the file, the
+// default. [Settings] is the one table of keys, flags, defaults and explanations;
+// the command line registers its flags from it. [ServerKeys] is the table of what
+// may be said about one server. A new key is a new row there and a field in
+// Config or [Server].
+//
+// # Files
+//
+// A file is YAML or JSON. It is read into a tree that keeps line numbers, and the
+// tree is checked against the tables before anything is decoded, so that every
+// problem is found in one pass and named with its line.
+//
+// Servers are listed under `servers`, and under `mcpServers` in the form in which
+// the configuration files of MCP clients have it. Such a file can be used as it
+// stands: what only concerns the client is passed over, and [Notes] says so.
+package config
