@@ -2,8 +2,10 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/kalpahost/kalpa/mcp"
@@ -47,15 +49,48 @@ func newServer() *sdk.Server {
 // none is the input of a tool that takes none.
 type none struct{}
 
-// tool adds a tool whose handler answers with a text or an error.
+// tool adds a tool whose handler answers with a text or an error. It does what
+// [sdk.AddTool] does for input, at a fraction of the cost: that decodes with buffers of
+// 32 KiB, and these tools are there to be called often.
 func tool[In any](server *sdk.Server, t *sdk.Tool, f func(context.Context, *sdk.CallToolRequest, In) (string, error)) {
-	sdk.AddTool(server, t, func(ctx context.Context, req *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
-		text, err := f(ctx, req, in)
-		if err != nil {
-			return nil, nil, err
+	schema, err := jsonschema.For[In](nil)
+	if err != nil {
+		panic("demo: " + err.Error())
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		panic("demo: " + err.Error())
+	}
+	t.InputSchema = schema
+	server.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		var text string
+		in, err := decode[In](req.Params.Arguments, resolved)
+		if err == nil {
+			text, err = f(ctx, req, in)
 		}
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil, nil
+		if err != nil {
+			text = err.Error()
+		}
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}, IsError: err != nil}, nil
 	})
+}
+
+// decode checks a tool's arguments and decodes them.
+func decode[In any](arguments json.RawMessage, schema *jsonschema.Resolved) (in In, err error) {
+	if len(arguments) == 0 || string(arguments) == "null" {
+		arguments = json.RawMessage("{}")
+	}
+	var v any
+	if err := json.Unmarshal(arguments, &v); err != nil {
+		return in, fmt.Errorf("the arguments are invalid: %w", err)
+	}
+	if err := schema.Validate(v); err != nil {
+		return in, fmt.Errorf("the arguments are invalid: %w", err)
+	}
+	if err := json.Unmarshal(arguments, &in); err != nil {
+		return in, fmt.Errorf("the arguments are invalid: %w", err)
+	}
+	return in, nil
 }
 
 // reads annotates a tool that changes nothing.

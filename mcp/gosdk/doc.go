@@ -31,6 +31,13 @@
 // RequestExtra.CloseSSEStream works where the host can do it: it ends the request's
 // HTTP response early and lets the client come back for the rest.
 //
+// # Middleware
+//
+// Add middleware to a server before it is returned for the first time: the package adds
+// its own then, which should be the outermost. A server that is also served in another
+// way works too; return it here before it has its first session there, or its tool calls
+// take the SDK's slower way.
+//
 // # Failure
 //
 // A handler that panics takes nothing down: the panic is logged with its stack and

@@ -15,9 +15,9 @@ import (
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
-// requestHeader marks a request with its id, so that the middleware can tell which
-// one it is: the SDK keeps that to itself.
-const requestHeader = "Kalpa-Request"
+// markHeader carries a request's mark through the SDK, in the header that it would
+// take from HTTP. The SDK keeps to itself which request a handler works for.
+const markHeader = "Kalpa-Mark"
 
 // decode makes the SDK's form of a message, without decoding its parts.
 func (r *runtime) decode(m wire.Message) (jsonrpc.Message, error) {
@@ -45,7 +45,13 @@ func (r *runtime) decode(m wire.Message) (jsonrpc.Message, error) {
 			return nil, err
 		}
 		req.ID = id
-		req.Extra = r.extra(m.ID())
+		about := mark{string(m.ID())}
+		if r.direct && m.Is(toolsCall) {
+			if call, ok := markToolCall(m); ok {
+				about, req.Method, req.Params = call, toolCall, nil
+			}
+		}
+		req.Extra = r.extra(m.ID(), about)
 	}
 	return req, nil
 }
@@ -57,8 +63,8 @@ type streamCloser interface {
 	CloseStream(ctx context.Context, about wire.ID, retry time.Duration) error
 }
 
-func (r *runtime) extra(id wire.ID) *sdk.RequestExtra {
-	x := &sdk.RequestExtra{Header: http.Header{requestHeader: {string(id)}}}
+func (r *runtime) extra(id wire.ID, m mark) *sdk.RequestExtra {
+	x := &sdk.RequestExtra{Header: http.Header{markHeader: m}}
 	if s, ok := r.session.(streamCloser); ok {
 		x.CloseSSEStream = func(a sdk.CloseSSEStreamArgs) {
 			if err := s.CloseStream(r.ctx, id, a.RetryAfter); err != nil {

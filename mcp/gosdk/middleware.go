@@ -18,31 +18,43 @@ import (
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
-// prepared holds the servers that have the middleware. A server that is gone leaves.
+// prepared holds the servers that have the middleware, and whether they know
+// [toolCall]. A server that is gone leaves.
 var prepared struct {
 	sync.Mutex
-	servers map[weak.Pointer[sdk.Server]]struct{}
+	servers map[weak.Pointer[sdk.Server]]bool
 }
 
-// prepare gives a server the middleware, once. It is the outermost one, save for
-// those that are added to a server after its first session.
-func prepare(s *sdk.Server) {
+// prepare gives a server the middleware, once: the outermost one, save for those that
+// are added to a server after its first session. It reports whether the server knows
+// [toolCall]; one that has sessions already (somebody else serves it too) does not,
+// because the SDK reads its table of methods without a lock.
+func prepare(s *sdk.Server) (knowsToolCall bool) {
 	key := weak.Make(s)
 	prepared.Lock()
 	defer prepared.Unlock()
-	if _, done := prepared.servers[key]; done {
-		return
+	if knows, done := prepared.servers[key]; done {
+		return knows
 	}
 	if prepared.servers == nil {
-		prepared.servers = map[weak.Pointer[sdk.Server]]struct{}{}
+		prepared.servers = map[weak.Pointer[sdk.Server]]bool{}
 	}
-	prepared.servers[key] = struct{}{}
+	knowsToolCall = true
+	for range s.Sessions() {
+		knowsToolCall = false
+		break
+	}
+	if knowsToolCall {
+		addToolCall(s)
+	}
 	s.AddReceivingMiddleware(receive)
+	prepared.servers[key] = knowsToolCall
 	goruntime.AddCleanup(s, func(key weak.Pointer[sdk.Server]) {
 		prepared.Lock()
 		defer prepared.Unlock()
 		delete(prepared.servers, key)
 	}, key)
+	return knowsToolCall
 }
 
 type aboutKey struct{}
@@ -63,9 +75,16 @@ func receive(next sdk.MethodHandler) sdk.MethodHandler {
 			return next(ctx, method, req) // a connection that is not ours
 		}
 		var id wire.ID
-		if x := req.GetExtra(); x != nil && len(x.Header[requestHeader]) == 1 {
-			id = wire.ID(x.Header[requestHeader][0])
+		if x := req.GetExtra(); x != nil && len(x.Header[markHeader]) > 0 {
+			m := mark(x.Header[markHeader])
+			id = m.id()
 			ctx = context.WithValue(ctx, aboutKey{}, id)
+			if m.isToolCall() {
+				if req, err = m.toolCall(req); err != nil {
+					return nil, err
+				}
+				method = toolsCall
+			}
 		}
 		returned := false
 		defer func() {

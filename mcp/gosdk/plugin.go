@@ -53,7 +53,6 @@ func (p *plugin) Build(ctx context.Context, s mcp.Session) (mcp.Runtime, error) 
 		release()
 		return nil, err
 	}
-	prepare(server)
 	r, err := connect(ctx, server, s)
 	if err != nil {
 		release()

@@ -20,6 +20,7 @@ import (
 type runtime struct {
 	session mcp.Session
 	server  *sdk.ServerSession
+	direct  bool // tool calls go in as toolCall
 
 	// ctx carries the runtime, so that all contexts of its handlers do, and ends
 	// with the connection; its cause says why.
@@ -37,7 +38,7 @@ var errEnded = errors.New("the server closed its connection")
 
 // connect connects a server to a session. values outlives its own cancellation.
 func connect(values context.Context, server *sdk.Server, s mcp.Session) (*runtime, error) {
-	r := &runtime{session: s, in: make(chan jsonrpc.Message), idle: make(chan struct{})}
+	r := &runtime{session: s, direct: prepare(server), in: make(chan jsonrpc.Message), idle: make(chan struct{})}
 	r.ctx, r.end = context.WithCancelCause(context.WithValue(context.WithoutCancel(values), sessionKey{}, r))
 	ss, err := server.Connect(r.ctx, transport{r}, nil)
 	if err != nil {
