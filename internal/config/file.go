@@ -325,6 +325,7 @@ func kindOf(n *yaml.Node) string {
 			return "nothing"
 		}
 		return fmt.Sprintf("%.40q", n.Value)
+	default:
+		return "something else"
 	}
-	return "something else"
 }

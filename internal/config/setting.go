@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -146,10 +147,8 @@ func address(raw string) error {
 
 func oneOf(values ...string) func(string) error {
 	return func(raw string) error {
-		for _, v := range values {
-			if raw == v {
-				return nil
-			}
+		if slices.Contains(values, raw) {
+			return nil
 		}
 		return fmt.Errorf("%q is not one of %s", raw, strings.Join(values, ", "))
 	}

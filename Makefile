@@ -1,0 +1,58 @@
+# An index of what can be done here: `make help` prints it.
+
+GO    ?= go
+TOOL  := $(GO) tool -modfile=tools/go.mod
+TESTS := $(TOOL) gotestsum --format pkgname --format-hide-empty-pkg
+
+# Packages with code whose mistakes are races. The end-to-end tests run the program
+# as it is built, without the detector.
+RACE  := $(shell $(GO) list ./... 2>/dev/null | grep -v -e '/e2e$$' -e '/internal/arch$$')
+
+.PHONY: help
+help: ## print this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build ./bin/kalpa
+	$(GO) build -o bin/kalpa ./cmd/kalpa
+
+.PHONY: test
+test: ## run all tests; those that need Node are skipped, and named, without it
+	$(TESTS) -- -timeout 9m ./...
+
+.PHONY: race
+race: ## run the Go tests under the race detector (needs a C compiler)
+	$(TESTS) -- -race -timeout 15m $(RACE)
+
+.PHONY: lint
+lint: ## check the code with golangci-lint (.golangci.yml says for what, and why)
+	$(GO) vet ./...
+	$(TOOL) golangci-lint run ./...
+
+.PHONY: fmt
+fmt: ## format the code
+	$(TOOL) golangci-lint fmt ./...
+
+.PHONY: conformance
+conformance: ## run the MCP conformance suite against the everything server (needs Node)
+	$(GO) test -count=1 -timeout 9m -run Conformance -v ./e2e/...
+
+.PHONY: e2e
+e2e: ## run the end-to-end tests with real clients and servers (needs Node)
+	$(GO) test -count=1 -timeout 9m -v ./e2e/...
+
+.PHONY: bench
+bench: ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
+
+.PHONY: fuzz
+fuzz: ## run each fuzz test for 30 seconds
+	@for p in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s $$p || exit 1; \
+		done; \
+	done
+
+.PHONY: clean
+clean: ## remove what was built (not the data of kalpa serve)
+	rm -rf bin e2e/node_modules
