@@ -1,0 +1,4 @@
+//go:build unix
+
+package stdio
+func hostMain() {}

@@ -1,0 +1,17 @@
+//go:build !unix
+
+package stdio
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+)
+
+var errSystem = fmt.Errorf("servers as child processes are not supported on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+
+func newLauncher(launcherOptions, *slog.Logger) (launcher, error) { return nil, errSystem }
+
+func pipe(bool) (r, w *os.File, err error) { return nil, nil, errSystem }

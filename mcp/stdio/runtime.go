@@ -1,0 +1,257 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kalpahost/kalpa/mcp"
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// Runtime is a server at work: an [mcp.Runtime].
+type Runtime struct {
+	plugin  *Plugin
+	session mcp.Session
+	log     *slog.Logger
+	proc    *process
+
+	stdin          *os.File
+	stdout, stderr *outlet
+	tail           tail
+	readers        sync.WaitGroup
+
+	// sending ends when the session no longer wants what the child says.
+	sending  context.Context
+	stopSend context.CancelFunc
+
+	writing chan struct{} // held by the one who writes to stdin
+	cut     bool          // a line was begun and not ended; guarded by writing
+
+	trouble chan string   // what makes the child useless while it lives
+	closing chan struct{} // closed by the first Close
+	hurry   chan struct{} // closed when a Close has run out of patience
+	done    chan struct{} // closed when the child has ended and that is reported
+
+	mu      sync.Mutex
+	closed  bool
+	hurried bool
+	ended   error // how the child ended
+}
+
+func newRuntime(p *Plugin, s mcp.Session, proc *process, ours [3]*os.File) *Runtime {
+	r := &Runtime{
+		plugin: p, session: s, proc: proc,
+		log:    s.Logger().With("pid", proc.pid),
+		stdin:  ours[0],
+		stdout: &outlet{File: ours[1]}, stderr: &outlet{File: ours[2]},
+		tail:    tail{max: p.config.StderrTail},
+		writing: make(chan struct{}, 1),
+		trouble: make(chan string, 1),
+		closing: make(chan struct{}),
+		hurry:   make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	r.sending, r.stopSend = context.WithCancel(context.Background())
+	r.log.Debug("server started", "command", p.config.Command)
+	r.readers.Go(r.readStdout)
+	r.readers.Go(r.readStderr)
+	go r.watch()
+	return r
+}
+
+// Pid is the process id of the server, which is also that of its process group
+// and of its terminal session. It is the server's own until Close has returned or
+// Exited was called.
+func (r *Runtime) Pid() int { return r.proc.pid }
+
+// Deliver writes a message to the server's stdin. It blocks while the pipe is
+// full. When ctx ends in the middle of a line, the line is ended there, which
+// makes it one that the server can't read and no message.
+func (r *Runtime) Deliver(ctx context.Context, m wire.Message) error {
+	select {
+	case r.writing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-r.writing }()
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := r.over(); err != nil {
+		return err
+	}
+	line := make([]byte, 0, len(m.Bytes())+3)
+	if r.cut { // whatever was cut off, even if only its end, is no message now
+		line = append(line, "!\n"...)
+	}
+	before := len(line)
+	line = append(append(line, m.Bytes()...), '\n')
+
+	late := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(late)
+		r.stdin.SetWriteDeadline(time.Unix(1, 0))
+	})
+	n, err := r.stdin.Write(line)
+	if !stop() {
+		<-late
+		r.stdin.SetWriteDeadline(time.Time{})
+	}
+	if n > 0 {
+		r.cut = n != len(line) && n != before
+	}
+	switch {
+	case n == len(line):
+		return nil
+	case ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded):
+		return context.Cause(ctx)
+	case errors.Is(err, os.ErrClosed):
+		if over := r.over(); over != nil {
+			return over
+		}
+		return ErrClosed
+	default:
+		r.failed("closed its stdin and did not exit, so it was killed")
+		return fmt.Errorf("the server %q does not read its stdin: %w", r.plugin.config.Command, err)
+	}
+}
+
+// over says why no message can be delivered any more.
+func (r *Runtime) over() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.ended != nil:
+		return r.ended
+	case r.closed:
+		return ErrClosed
+	}
+	return nil
+}
+
+// Close ends the server as MCP has it: stdin is closed, after CloseGrace its
+// process group gets SIGTERM, after TermGrace all that it started gets SIGKILL.
+// When ctx ends, SIGKILL comes at once. Close returns when nothing is left, also
+// when it was called before; an error means that something outlives SIGKILL and
+// may still act on the world. Exited is not called after Close, and has returned
+// before Close does: so don't wait for Close in Exited.
+func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	if !r.closed {
+		r.closed = true
+		close(r.closing)
+		r.stopSend()
+	}
+	r.mu.Unlock()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		r.mu.Lock()
+		if !r.hurried {
+			r.hurried = true
+			close(r.hurry)
+		}
+		r.mu.Unlock()
+		<-r.done
+	}
+	select {
+	case <-r.proc.gone:
+		return nil
+	default:
+		return fmt.Errorf("the server %q (pid %d) outlives SIGKILL: it is likely stuck in a system call",
+			r.plugin.config.Command, r.proc.pid)
+	}
+}
+
+// failed ends a child that has become useless.
+func (r *Runtime) failed(why string) {
+	select {
+	case r.trouble <- why:
+	default:
+	}
+}
+
+// watch owns the runtime: it ends the child, or sees it end, and cleans up.
+func (r *Runtime) watch() {
+	defer close(r.done)
+	reason := r.untilExit()
+	select {
+	case <-r.proc.gone:
+	case <-time.After(killWait):
+		r.log.Error("server outlives SIGKILL")
+	}
+	r.stdout.end()
+	r.stderr.end()
+	r.readers.Wait()
+	closeAll([3]*os.File{r.stdin, r.stdout.File, r.stderr.File})
+
+	err := r.exitError(reason)
+	r.mu.Lock()
+	r.ended = err
+	byItself := !r.closed
+	r.mu.Unlock()
+	r.plugin.forget(r)
+	if byItself {
+		r.log.Info("server ended by itself", "error", err)
+		r.session.Exited(err)
+	} else {
+		r.log.Debug("server closed", "code", err.Code, "signal", err.Signal)
+	}
+	r.stopSend()
+}
+
+// untilExit returns when the child has ended or is being killed. reason is why
+// it had to be, when it was not for Close.
+func (r *Runtime) untilExit() (reason string) {
+	select {
+	case <-r.proc.exited:
+		return ""
+	case reason = <-r.trouble:
+		if !r.exitsWithin(brokenGrace) {
+			r.proc.kill()
+			return reason
+		}
+		return ""
+	case <-r.closing:
+	}
+	r.stdin.Close()
+	if r.exitsWithin(r.plugin.config.CloseGrace) {
+		return ""
+	}
+	r.proc.signal(syscall.SIGTERM)
+	if r.exitsWithin(r.plugin.config.TermGrace) {
+		return ""
+	}
+	r.proc.kill()
+	return ""
+}
+
+func (r *Runtime) exitsWithin(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-r.proc.exited:
+		return true
+	case <-t.C:
+	case <-r.hurry:
+	}
+	return false
+}
+
+func (r *Runtime) exitError(reason string) *ExitError {
+	st := r.proc.status
+	if reason == "" {
+		reason = st.lost
+	}
+	e := &ExitError{Command: r.plugin.config.Command, Reason: reason, Code: st.code, Tail: r.tail.String()}
+	if st.signal != 0 {
+		e.Signal = fmt.Sprintf("%d (%v)", int(st.signal), st.signal)
+	}
+	return e
+}
