@@ -36,6 +36,7 @@ func (s *sink) Send(_ context.Context, m wire.Message, _ wire.ID) error {
 }
 
 func open(b testing.TB, p mcp.Plugin) (*sink, mcp.Runtime) {
+	b.Helper()
 	s := &sink{sent: make(chan wire.Message, 1)}
 	r, err := p.Build(b.Context(), s)
 	if err != nil {
@@ -48,6 +49,7 @@ func open(b testing.TB, p mcp.Plugin) (*sink, mcp.Runtime) {
 }
 
 func deliver(b testing.TB, r mcp.Runtime, m wire.Message) {
+	b.Helper()
 	if err := r.Deliver(b.Context(), m); err != nil {
 		b.Fatal(err)
 	}

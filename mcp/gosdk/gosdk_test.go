@@ -394,12 +394,19 @@ func TestARuntimeThatCannotSendHasExited(t *testing.T) {
 	}
 }
 
-// A send that blocks (the client does not read) ends with the runtime.
+// A send that blocks (the client does not read) ends with the runtime, whatever
+// context the handler gave it.
 func TestCloseEndsASendThatBlocks(t *testing.T) {
-	blocked := make(chan bool)
-	h := gosdktest.Start(t, shared(nil), gosdktest.Options{Send: func(ctx context.Context, m wire.Message, _ wire.ID) error {
-		if m.Kind() == wire.Response && m.ID() == "2" {
-			close(blocked)
+	blocked := make(chan bool, 2)
+	h := gosdktest.Start(t, shared(map[string]handler{
+		"notify": func(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+			defer cancel()
+			return text(""), req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: "t"})
+		},
+	}), gosdktest.Options{Send: func(ctx context.Context, m wire.Message, _ wire.ID) error {
+		if m.ID() == "2" || m.Kind() == wire.Notification {
+			blocked <- true
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -407,8 +414,53 @@ func TestCloseEndsASendThatBlocks(t *testing.T) {
 	}})
 	h.Go("ping", nil)
 	<-blocked
+	h.GoCall("notify", none{})
+	<-blocked
 	h.Close()
 }
+
+// The middleware is added to a shared server once, not with each session.
+func TestManySessionsMakeAServerNoSlower(t *testing.T) {
+	p := shared(map[string]handler{
+		"depth": func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return text("%d", runtime.Callers(0, make([]uintptr, 1000))), nil
+		},
+	})
+	first := gosdktest.Start(t, p, gosdktest.Options{}).Call("depth", none{}).Text()
+	for range 20 {
+		if got := gosdktest.Start(t, p, gosdktest.Options{}).Call("depth", none{}).Text(); got != first {
+			t.Fatalf("the stack is %s deep, and was %s in the first session", got, first)
+		}
+	}
+}
+
+func TestASessionsServerGoesWithIt(t *testing.T) {
+	gone := make(chan bool)
+	func() {
+		h := gosdktest.Start(t, gosdk.Plugin(func(context.Context, mcp.Session) (*sdk.Server, error) {
+			server := newServer(map[string]handler{"a": nil})
+			runtime.AddCleanup(server, func(gone chan bool) { close(gone) }, gone)
+			return server, nil
+		}), gosdktest.Options{})
+		h.Do("tools/list", nil)
+		h.Close()
+		h.Runtime = closed{}
+	}()
+	for range 200 {
+		runtime.GC()
+		select {
+		case <-gone:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Error("the server of a closed runtime is still held")
+}
+
+// closed stands for a runtime that is gone.
+type closed struct{ mcp.Runtime }
+
+func (closed) Close(context.Context) error { return nil }
 
 func TestBuildFailsClearly(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -105,8 +105,7 @@ func encode(m jsonrpc.Message) (wire.Message, error) {
 	switch m := m.(type) {
 	case *jsonrpc.Response:
 		if m.Error != nil {
-			code, message, data := decodeError(m.Error)
-			return wire.NewError(encodeID(m.ID), code, message, data), nil
+			return encodeError(encodeID(m.ID), m.Error), nil //nolint:nilerr // the error is the message
 		}
 		return wire.NewResult(encodeID(m.ID), m.Result), nil
 	case *jsonrpc.Request:
@@ -125,19 +124,19 @@ func encode(m jsonrpc.Message) (wire.Message, error) {
 	return wire.Message{}, fmt.Errorf("unexpected message %T", m)
 }
 
-// decodeError says what a client is told of an error. Errors without a code are
+// encodeError says what a client is told of an error. Errors without a code are
 // internal errors: the SDK would send the code 0.
-func decodeError(err error) (code wire.Code, message string, data any) {
-	code, message = wire.InternalError, err.Error()
+func encodeError(id wire.ID, err error) wire.Message {
+	code := wire.InternalError
+	var data any
 	var e *jsonrpc.Error
-	if !errors.As(err, &e) {
-		return code, message, nil
+	if errors.As(err, &e) {
+		if e.Code != 0 {
+			code = wire.Code(e.Code)
+		}
+		if json.Valid(e.Data) {
+			data = e.Data
+		}
 	}
-	if e.Code != 0 {
-		code = wire.Code(e.Code)
-	}
-	if error(e) == err && json.Valid(e.Data) {
-		data = e.Data
-	}
-	return code, message, data
+	return wire.NewError(id, code, err.Error(), data)
 }

@@ -103,3 +103,21 @@ func TestTheShortWayIsClosedToClients(t *testing.T) {
 		}
 	}
 }
+
+// The SDK adds to the results of the revision without sessions, if it is let to.
+func TestResultsOfTheNewestRevisionAreTheSDKs(t *testing.T) {
+	h := gosdktest.Start(t, shared(map[string]handler{
+		"hello": func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("hello"), nil },
+	}), gosdktest.Options{})
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	for _, c := range []struct{ method, params, want string }{
+		{"tools/call", `{"name":"hello",` + meta + `}`, `"io.modelcontextprotocol/serverInfo"`},
+		{"tools/call", `{"name":"hello",` + meta + `}`, `"text":"hello"`},
+		{"tools/list", `{` + meta + `}`, `"io.modelcontextprotocol/serverInfo"`},
+		{"tools/list", `{` + meta + `}`, `"resultType":"complete"`},
+	} {
+		if m := h.Do(c.method, json.RawMessage(c.params)); !strings.Contains(m.String(), c.want) {
+			t.Errorf("%s is not in %s", c.want, m)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -66,6 +67,7 @@ func Start(t testing.TB, p mcp.Plugin, o Options) *Host {
 
 // Build builds a runtime and does no more.
 func Build(t testing.TB, p mcp.Plugin, o Options) (*Host, error) {
+	t.Helper()
 	if o.ID == "" {
 		o.ID = "test"
 	}
@@ -199,7 +201,7 @@ func (h *Host) Wait(what string, wanted func(Sent) bool) Sent {
 func (h *Host) Sent() []Sent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.sent[:len(h.sent):len(h.sent)]
+	return slices.Clip(h.sent)
 }
 
 // Charged is what the runtime has charged and not released, in bytes.
