@@ -53,6 +53,8 @@ type supervisor struct {
 	cgroup *cgroup // nil where there is none
 	record *record // nil without a run folder
 
+	around []string // the marks of hosts that this one runs below
+
 	children map[uint64]*child // until nothing is left of them
 	leaders  map[int]*child    // by pid, until reaped
 }
@@ -107,6 +109,8 @@ func supervise() int {
 
 func (s *supervisor) begin(h hello) error {
 	s.hello = h
+	self, _ := readProc(os.Getpid())
+	s.around = slices.Clip(self.markers())
 	ready := reply{Ready: true}
 	if !h.NoCgroup {
 		c, err := newCgroup(h.Instance)
@@ -118,7 +122,6 @@ func (s *supervisor) begin(h hello) error {
 		}
 	}
 	if h.RunDir != "" {
-		self, _ := readProc(os.Getpid())
 		r, err := newRecord(h.RunDir, recordHead{
 			Instance: h.Instance, Boot: bootID(), PidSpace: pidSpace(),
 			Host: procID{h.HostPid, h.HostStart}, Supervisor: self.id(), Cgroup: ready.Cgroup,
@@ -219,7 +222,7 @@ func (s *supervisor) spawn(r request) error {
 	}
 	c := &child{id: r.ID}
 	env := text(r.Spawn.Env)
-	mark := strings.Join(append(markers(os.Getpid()), marker(s.hello.Instance, r.ID)), " ")
+	mark := strings.Join(append(s.around, marker(s.hello.Instance, r.ID)), " ")
 	env = append(env, markerVar+"="+mark)
 	attr := &syscall.ProcAttr{
 		Dir: string(r.Spawn.Dir), Env: env,
@@ -415,7 +418,7 @@ func (s *supervisor) owner(p proc) *child {
 	if c := s.leaders[p.pid]; c != nil {
 		return c
 	}
-	for _, m := range markers(p.pid) {
+	for _, m := range p.markers() {
 		for _, c := range s.children {
 			if m == marker(s.hello.Instance, c.id) {
 				return c

@@ -140,7 +140,7 @@ func leftovers(t table, instance string, leaders map[procID]struct{}) map[int]pr
 		}
 	}
 	for _, p := range t {
-		if alive[p.pid] || alive[p.group] || alive[p.session] || markedBy(p.pid, instance) {
+		if alive[p.pid] || alive[p.group] || alive[p.session] || p.markedBy(instance) {
 			add(p)
 		}
 	}

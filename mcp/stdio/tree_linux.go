@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -117,12 +118,22 @@ func (p proc) kill() error {
 
 // markers are the words of a process's marker variable; none when the process
 // is another user's, or has cleaned its environment.
-func markers(pid int) []string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	if err != nil {
+func (p proc) markers() []string {
+	if p.zombie || p.pid == kthreadd || p.parent == kthreadd {
 		return nil
 	}
-	for entry := range bytes.SplitSeq(b, []byte{0}) {
+	dir := "/proc/" + strconv.Itoa(p.pid)
+	env, err := os.ReadFile(dir + "/environ")
+	// In the middle of an exec there is no environment, nor anything else: see
+	// what the process is when it is through.
+	for i := 0; err == nil && len(env) == 0 && i < 20; i++ {
+		if args, err := os.ReadFile(dir + "/cmdline"); err != nil || len(args) > 0 {
+			break
+		}
+		time.Sleep(100 * time.Microsecond)
+		env, err = os.ReadFile(dir + "/environ")
+	}
+	for entry := range bytes.SplitSeq(env, []byte{0}) {
 		if value, ok := bytes.CutPrefix(entry, []byte(markerVar+"=")); ok {
 			return strings.Fields(string(value))
 		}
@@ -130,9 +141,12 @@ func markers(pid int) []string {
 	return nil
 }
 
+// kthreadd is the parent of the kernel's own threads.
+const kthreadd = 2
+
 // markedBy says whether a process carries the mark of a host.
-func markedBy(pid int, instance string) bool {
-	for _, m := range markers(pid) {
+func (p proc) markedBy(instance string) bool {
+	for _, m := range p.markers() {
 		if host, _, _ := strings.Cut(m, "."); host == instance {
 			return true
 		}

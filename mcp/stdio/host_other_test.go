@@ -1,4 +1,5 @@
-//go:build unix
+//go:build unix && !linux
 
 package stdio
+
 func hostMain() {}
