@@ -1,0 +1,446 @@
+package storage
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds of a Committer, in bytes of Batch.Size where they are bytes.
+const (
+	// DefaultQueueBytes bounds what waits to be applied. Submit blocks above it.
+	DefaultQueueBytes = 64 << 20
+	// DefaultGroupBytes and DefaultGroupCount bound one group.
+	DefaultGroupBytes = 1 << 20
+	DefaultGroupCount = 1024
+	// DefaultWindow bounds the groups that are applied and not yet durable. While
+	// it is full, what waits grows into a larger group.
+	DefaultWindow = 8
+
+	// controlBytes is what a queued claim or release counts for.
+	controlBytes = 128
+	// spareRequests bounds the array that is kept for the next queue.
+	spareRequests = 1 << 14
+)
+
+// CommitterOptions configure a Committer. The zero value is the default, save
+// for Fatal.
+type CommitterOptions struct {
+	QueueBytes int
+	GroupBytes int
+	GroupCount int
+	Window     int
+	// Fatal is called once, with the first error of a group. In production it
+	// ends the process. If it returns, everything fails from there on.
+	Fatal func(error)
+}
+
+func (o *CommitterOptions) fill() {
+	for _, d := range []struct {
+		n   *int
+		def int
+	}{
+		{&o.QueueBytes, DefaultQueueBytes},
+		{&o.GroupBytes, DefaultGroupBytes},
+		{&o.GroupCount, DefaultGroupCount},
+		{&o.Window, DefaultWindow},
+	} {
+		if *d.n <= 0 {
+			*d.n = d.def
+		}
+	}
+	if o.Fatal == nil {
+		o.Fatal = func(err error) { panic(err) }
+	}
+}
+
+// Committer takes the claims, batches and releases of all objects in one queue
+// and turns them into groups, so that many commits share one fsync.
+//
+// Two goroutines work in a pipeline. The first forms a group out of what waits,
+// asks the fence about each batch while it does so, and applies the group; it
+// does not wait for the disk. The second waits for groups in order and calls
+// back. So while one group is on its way to the disk, the next one forms, and
+// its size adapts to the load without a timer.
+//
+// A batch that is refused for what it holds ends its incarnation: batches behind
+// it must not land without it.
+type Committer struct {
+	backend  Backend
+	opts     CommitterOptions
+	observer atomic.Pointer[func(ID, time.Time)]
+	failure  atomic.Pointer[Error]
+	counts   counts
+
+	mu      sync.Mutex
+	work    sync.Cond // the queue has something, or closing
+	space   sync.Cond // the queue has room, or closing
+	queue   []request
+	spare   []request
+	bytes   int
+	blocked int
+	closing bool
+
+	fence  *Fence // of the forming goroutine
+	groups chan *group
+	free   chan *group
+	ended  chan struct{}
+}
+
+// Stats are totals since the store was opened.
+type Stats struct {
+	Claims, Commits, Stale uint64
+	// Groups is the number of times that the disk was written to.
+	Groups uint64
+	// Bytes is the Size of all committed batches.
+	Bytes uint64
+	// Waited is the time spent waiting for the disk.
+	Waited time.Duration
+	// QueueBytes is what waits to be applied right now.
+	QueueBytes int
+}
+
+type counts struct {
+	claims, commits, stale, groups, bytes atomic.Uint64
+	waited                                atomic.Int64
+}
+
+type kind uint8
+
+const (
+	submitting kind = iota
+	claiming
+	releasing
+)
+
+// request is an element of the queue.
+type request struct {
+	kind    kind
+	size    int
+	id      ID     // claiming, releasing
+	epoch   uint64 // releasing
+	batch   *Batch
+	err     error // found before it was queued
+	done    func(error)
+	claimed func(uint64, error)
+}
+
+// outcome is what is left of a request when it has passed the fence.
+type outcome struct {
+	err     error
+	done    func(error)
+	claimed func(uint64, error)
+	claim   *Incarnation
+	id      ID
+	alarm   time.Time
+}
+
+type group struct {
+	writes   Group // nil when there is nothing to write
+	outcomes []outcome
+}
+
+// NewCommitter makes a boot number durable and starts the pipeline.
+func NewCommitter(b Backend, o CommitterOptions) (*Committer, error) {
+	o.fill()
+	boot, err := b.NextBoot()
+	if err != nil {
+		return nil, err
+	}
+	c := &Committer{
+		backend: b,
+		opts:    o,
+		fence:   NewFence(boot),
+		groups:  make(chan *group, o.Window),
+		free:    make(chan *group, o.Window+2),
+		ended:   make(chan struct{}),
+	}
+	c.work.L, c.space.L = &c.mu, &c.mu
+	go c.form()
+	go c.settle()
+	return c, nil
+}
+
+// Claim is Store.Claim. It does not block.
+func (c *Committer) Claim(id ID, done func(uint64, error)) {
+	r := request{kind: claiming, size: controlBytes, id: id, claimed: done}
+	if err := id.Validate(); err != nil {
+		r.err = &Error{Op: "claim", ID: id, Err: err}
+	}
+	if !c.enqueue(r, false) {
+		go done(0, &Error{Op: "claim", ID: id, Err: ErrClosed})
+	}
+}
+
+// Release is Store.Release. It does not block.
+func (c *Committer) Release(id ID, epoch uint64) {
+	c.enqueue(request{kind: releasing, size: controlBytes, id: id, epoch: epoch}, false)
+}
+
+// Submit is Store.Submit.
+func (c *Committer) Submit(b *Batch, done func(error)) {
+	r := request{kind: submitting, size: b.Size(), batch: b, done: done}
+	if err := b.Validate(); err != nil {
+		r.err = &Error{Op: "commit", ID: b.ID, Err: err}
+	}
+	if !c.enqueue(r, true) {
+		go done(&Error{Op: "commit", ID: b.ID, Err: ErrClosed})
+	}
+}
+
+// OnAlarm is Store.OnAlarm.
+func (c *Committer) OnAlarm(f func(ID, time.Time)) { c.observer.Store(&f) }
+
+// Stats returns the totals so far.
+func (c *Committer) Stats() Stats {
+	c.mu.Lock()
+	queued := c.bytes
+	c.mu.Unlock()
+	return Stats{
+		Claims:     c.counts.claims.Load(),
+		Commits:    c.counts.commits.Load(),
+		Stale:      c.counts.stale.Load(),
+		Groups:     c.counts.groups.Load(),
+		Bytes:      c.counts.bytes.Load(),
+		Waited:     time.Duration(c.counts.waited.Load()),
+		QueueBytes: queued,
+	}
+}
+
+// Close ends the pipeline after what has been queued. Only the first call
+// returns nil or the failure; a later one waits and returns ErrClosed.
+func (c *Committer) Close() error {
+	c.mu.Lock()
+	again := c.closing
+	c.closing = true
+	c.work.Signal()
+	c.space.Broadcast()
+	c.mu.Unlock()
+	<-c.ended
+	if again {
+		return &Error{Op: "close", Err: ErrClosed}
+	}
+	if err := c.failure.Load(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Fail makes everything that is not durable yet fail with the error, and ends
+// the process through Fatal. A backend may call it from any goroutine.
+func (c *Committer) Fail(err error) {
+	if c.failure.CompareAndSwap(nil, &Error{Op: "commit", Err: err}) {
+		c.opts.Fatal(c.failure.Load())
+	}
+}
+
+// enqueue reports false when the store is closed. A request that is larger than
+// the whole queue waits until the queue is empty.
+func (c *Committer) enqueue(r request, wait bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for wait && !c.closing && c.bytes > 0 && c.bytes+r.size > c.opts.QueueBytes {
+		c.blocked++
+		c.space.Wait()
+		c.blocked--
+	}
+	if c.closing {
+		return false
+	}
+	c.bytes += r.size
+	c.queue = append(c.queue, r)
+	if len(c.queue) == 1 {
+		c.work.Signal()
+	}
+	return true
+}
+
+// take returns everything that is queued, or nil when the queue is closed and empty.
+func (c *Committer) take() []request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.queue) == 0 {
+		if c.closing {
+			return nil
+		}
+		c.work.Wait()
+	}
+	taken := c.queue
+	c.queue, c.spare = c.spare[:0], taken
+	return taken
+}
+
+func (c *Committer) freed(bytes int) {
+	c.mu.Lock()
+	c.bytes -= bytes
+	if c.blocked > 0 {
+		c.space.Broadcast()
+	}
+	c.mu.Unlock()
+}
+
+// form is the first stage: it owns the fence.
+func (c *Committer) form() {
+	defer close(c.groups)
+	for {
+		taken := c.take()
+		if taken == nil {
+			return
+		}
+		for rest := taken; len(rest) > 0; {
+			g, n, bytes := c.formGroup(rest)
+			if g.writes != nil {
+				if err := g.writes.Apply(); err != nil {
+					c.Fail(err)
+				}
+			}
+			c.groups <- g
+			c.freed(bytes)
+			rest = rest[n:]
+		}
+		clear(taken) // the array is used again, and must not keep the batches
+		if cap(taken) > spareRequests {
+			c.mu.Lock()
+			c.spare = nil
+			c.mu.Unlock()
+		}
+	}
+}
+
+// formGroup makes a group out of the first n requests.
+func (c *Committer) formGroup(rs []request) (g *group, n, bytes int) {
+	select {
+	case g = <-c.free:
+	default:
+		g = new(group)
+	}
+	commits := 0
+	for ; n < len(rs) && n < c.opts.GroupCount; n++ {
+		r := &rs[n]
+		if n > 0 && bytes+r.size > c.opts.GroupBytes {
+			break
+		}
+		bytes += r.size
+		switch r.kind {
+		case claiming:
+			g.outcomes = append(g.outcomes, c.claim(r))
+		case releasing:
+			c.fence.Release(r.id, r.epoch)
+		case submitting:
+			o, w, ok := c.admit(r)
+			if ok {
+				if g.writes == nil {
+					g.writes = c.backend.NewGroup()
+				}
+				g.writes.Add(w)
+				commits++
+				c.counts.bytes.Add(uint64(r.size))
+			}
+			g.outcomes = append(g.outcomes, o)
+		}
+	}
+	c.counts.commits.Add(uint64(commits))
+	return g, n, bytes
+}
+
+func (c *Committer) claim(r *request) outcome {
+	o := outcome{id: r.id, claimed: r.claimed, err: r.err}
+	if o.err != nil {
+		return o
+	}
+	if c.fence.Exhausted() {
+		boot, err := c.backend.NextBoot()
+		if err != nil {
+			o.err = err
+			return o
+		}
+		c.fence.Reboot(boot)
+	}
+	o.claim = c.fence.Claim(r.id)
+	c.counts.claims.Add(1)
+	return o
+}
+
+func (c *Committer) admit(r *request) (o outcome, w Write, ok bool) {
+	b := r.batch
+	o = outcome{id: b.ID, done: r.done, err: r.err}
+	if failed := c.failure.Load(); failed != nil {
+		o.err = failed
+		return o, w, false
+	}
+	if o.err != nil {
+		c.fence.Release(b.ID, b.Epoch)
+		return o, w, false
+	}
+	if w, ok = c.fence.Admit(b); !ok {
+		o.err = &Error{Op: "commit", ID: b.ID, Err: ErrStaleEpoch}
+		c.counts.stale.Add(1)
+		return o, w, false
+	}
+	if at, set := w.AlarmSet(); set {
+		o.alarm = at
+	}
+	return o, w, true
+}
+
+// settle is the second stage: it waits for the disk and calls back.
+func (c *Committer) settle() {
+	defer close(c.ended)
+	for g := range c.groups {
+		// What claims read was applied before the group came here, so they are
+		// answered while the group is on its way to the disk.
+		for i := range g.outcomes {
+			if o := &g.outcomes[i]; o.claim != nil {
+				o.err = c.acquire(o.claim)
+			}
+		}
+		if g.writes != nil && c.failure.Load() == nil {
+			begun := time.Now()
+			if err := g.writes.Wait(); err != nil {
+				c.Fail(err)
+			}
+			c.counts.waited.Add(int64(time.Since(begun)))
+			c.counts.groups.Add(1)
+		}
+		c.callBack(g)
+		clear(g.outcomes)
+		g.outcomes, g.writes = g.outcomes[:0], nil
+		select {
+		case c.free <- g:
+		default:
+		}
+	}
+}
+
+func (c *Committer) acquire(in *Incarnation) error {
+	epoch, alarm, err := c.backend.Head(in.ID)
+	if err == nil {
+		err = in.Acquire(epoch, alarm)
+	}
+	if err != nil {
+		c.Release(in.ID, in.Epoch)
+	}
+	return err
+}
+
+func (c *Committer) callBack(g *group) {
+	failed := c.failure.Load()
+	observer := c.observer.Load()
+	for i := range g.outcomes {
+		o := &g.outcomes[i]
+		if failed != nil && o.err == nil {
+			o.err = failed
+		}
+		if o.err == nil && observer != nil && !o.alarm.IsZero() {
+			(*observer)(o.id, o.alarm)
+		}
+		switch {
+		case o.claimed == nil:
+			o.done(o.err)
+		case o.err != nil:
+			o.claimed(0, o.err)
+		default:
+			o.claimed(o.claim.Epoch, nil)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package pebble
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// engineLog is what Pebble logs to. Its chatter is for debugging; what it calls
+// an error is one; and where it means to end the process, it does.
+type engineLog struct {
+	log  *slog.Logger
+	fail func(error)
+}
+
+func (l engineLog) Infof(format string, args ...any) {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("engine: " + fmt.Sprintf(format, args...))
+	}
+}
+
+func (l engineLog) Errorf(format string, args ...any) {
+	l.log.Error("engine: " + fmt.Sprintf(format, args...))
+}
+
+// fatal is the panic that stands for an end of the process, where Fatal has
+// returned. Pebble must not run on after it has called Fatalf.
+type fatal struct{ error }
+
+func (l engineLog) Fatalf(format string, args ...any) {
+	err := fmt.Errorf("the storage engine can't go on: "+format, args...)
+	l.fail(err)
+	panic(fatal{err})
+}
+
+// events tells of what an operator has to know: the disk does not keep up, or fails.
+func events(log *slog.Logger, debug pebble.Logger) *pebble.EventListener {
+	var stalled time.Time // stalls begin and end under one lock of Pebble's
+	told := pebble.EventListener{
+		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
+			stalled = time.Now()
+			log.Warn("the disk does not keep up: commits wait", "reason", i.Reason)
+		},
+		WriteStallEnd: func() {
+			log.Warn("commits go on", "waited", time.Since(stalled))
+		},
+		DiskSlow: func(i pebble.DiskSlowInfo) {
+			log.Warn("a disk operation is slow", "op", i.OpType.String(), "path", i.Path, "taken", i.Duration)
+		},
+		LowDiskSpace: func(i pebble.LowDiskSpaceInfo) {
+			log.Warn("the disk is nearly full", "avail_bytes", i.AvailBytes, "total_bytes", i.TotalBytes)
+		},
+		BackgroundError: func(err error) {
+			log.Error("a flush or a compaction failed, and will be tried again", "err", err)
+		},
+		DataCorruption: func(i pebble.DataCorruptionInfo) {
+			log.Error("the store is damaged", "path", i.Path, "err", i.Details)
+		},
+	}
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return &told
+	}
+	l := pebble.TeeEventListener(told, quiet(pebble.MakeLoggingEventListener(debug)))
+	return &l
+}
+
+// quiet leaves out what told says already.
+func quiet(l pebble.EventListener) pebble.EventListener {
+	l.WriteStallBegin, l.WriteStallEnd, l.DiskSlow = nil, nil, nil
+	l.LowDiskSpace, l.BackgroundError, l.DataCorruption = nil, nil, nil
+	return l
+}

@@ -1,0 +1,205 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// Sizes. Pebble's own are small: with its 4 MB memtable, 16 writers that do not
+// wait stall for two seconds at a time.
+const (
+	// memTableSize is what the memtables grow to; the first one has 256 KB. Up to
+	// memTables of them are in memory when the disk does not keep up.
+	memTableSize = 64 << 20
+	memTables    = 4
+
+	// DefaultCacheSize is the block cache's bound. It is filled by reads.
+	DefaultCacheSize = 64 << 20
+
+	// bloomBits costs ten bits a row, and answers most reads of a row that is not
+	// there (a new object's fence row, a key that was never set) without the disk.
+	bloomBits = 10
+)
+
+// Options configure a Store. Dir is required.
+type Options struct {
+	// Dir is the data folder. It is created if it is not there.
+	Dir string
+	// FS is the file system; nil means the operating system's.
+	FS vfs.FS
+	// Durability is Sync unless it is set.
+	Durability storage.Durability
+	// Logger gets what an operator should know; the engine's own chatter goes to
+	// its debug level. Nil means slog.Default.
+	Logger *slog.Logger
+	// Fatal is called once, with the error that makes it impossible to go on. It
+	// must end the process. Nil means to log the error and exit with status 1.
+	Fatal func(error)
+	// CacheSize bounds the block cache, in bytes; 0 means DefaultCacheSize.
+	CacheSize int64
+	// Committer has the bounds of the queue and of groups. Its Fatal is not used.
+	Committer storage.CommitterOptions
+}
+
+func (o *Options) fill() {
+	if o.FS == nil {
+		o.FS = vfs.Default
+		o.Dir = absolute(o.Dir)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Fatal == nil {
+		log := o.Logger
+		o.Fatal = func(err error) {
+			log.Error("the store failed; ending the process, so that nothing is acknowledged that may be lost", "err", err)
+			os.Exit(1)
+		}
+	}
+	if o.CacheSize <= 0 {
+		o.CacheSize = DefaultCacheSize
+	}
+}
+
+// Store implements storage.Store. Claims, batches and releases go through the
+// Committer; reads go to the engine at once.
+type Store struct {
+	*storage.Committer
+	db      *pebble.DB
+	folder  *folder
+	backend *backend
+	reads   gate
+}
+
+var _ storage.Store = (*Store)(nil)
+
+// Open opens the store in a folder, or makes a new one. It fails with an error
+// that wraps storage.ErrLocked, ErrForeign, ErrNewerFormat or ErrReadOnly where
+// the folder is the reason.
+func Open(o Options) (*Store, error) {
+	if o.Dir == "" {
+		return nil, &storage.Error{Op: "open", Err: fmt.Errorf("%w: no data folder is named", storage.ErrInvalid)}
+	}
+	o.fill()
+	f, err := openFolder(o.FS, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(o, f)
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return s, nil
+}
+
+func open(o Options, f *folder) (_ *Store, err error) {
+	// Before the committer is there, a fatal error goes to Fatal directly.
+	b := &backend{log: o.Logger, fail: o.Fatal}
+	opts := engineOptions(o, f, b)
+	cache := pebble.NewCache(o.CacheSize + memTableSize) // memtables are charged to it
+	defer cache.Unref()
+	opts.Cache = cache
+	if b.db, err = pebble.Open(f.dir, opts); err != nil {
+		return nil, f.fail(err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.db.Close())
+		}
+	}()
+	if err := b.checkFormat(f); err != nil {
+		return nil, err
+	}
+	co := o.Committer
+	co.Fatal = func(err error) {
+		var e *storage.Error
+		if errors.As(err, &e) {
+			e.Path = f.dir
+		}
+		o.Fatal(err)
+	}
+	c, err := storage.NewCommitter(b, co)
+	if err != nil {
+		return nil, f.fail(err)
+	}
+	b.failWith(c.Fail)
+	return &Store{Committer: c, db: b.db, folder: f, backend: b, reads: newGate()}, nil
+}
+
+func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
+	log := engineLog{log: o.Logger, fail: b.failed}
+	opts := &pebble.Options{
+		FS:                          o.FS,
+		Lock:                        f.lock,
+		Logger:                      log,
+		EventListener:               events(o.Logger, log),
+		FormatMajorVersion:          pebble.FormatNewest,
+		MemTableSize:                memTableSize,
+		MemTableStopWritesThreshold: memTables,
+		// Compactions must not take all cores from the objects.
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+		// Spread the writing of tables, so that it does not delay the log's fsync.
+		BytesPerSync: 1 << 20,
+	}
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
+	}
+	if o.Durability == storage.Relaxed {
+		opts.FS = relaxedFS{opts.FS}
+	}
+	opts.WithFSDefaults()
+	return opts
+}
+
+// checkFormat reads the version of the key layout, and writes it into a new store.
+func (b *backend) checkFormat(f *folder) error {
+	v, err := b.get(storage.FormatKey)
+	switch {
+	case err != nil:
+		return f.fail(err)
+	case v == nil:
+		v := binary.BigEndian.AppendUint32(nil, storage.FormatVersion)
+		if err := b.db.Set(storage.FormatKey, v, pebble.Sync); err != nil {
+			return f.fail(err)
+		}
+	case len(v) != 4:
+		return f.fail(fmt.Errorf("a malformed format row %x", v))
+	case binary.BigEndian.Uint32(v) > storage.FormatVersion:
+		return f.newer(fmt.Sprintf("key layout %d, and this kalpa knows %d", binary.BigEndian.Uint32(v), storage.FormatVersion))
+	}
+	return nil
+}
+
+// Close implements storage.Store. It waits for reads that are under way; those
+// that begin later fail.
+func (s *Store) Close() error {
+	if err := s.Committer.Close(); errors.Is(err, storage.ErrClosed) {
+		return err
+	} else if err != nil {
+		// After a failure the engine's own shutdown may block or panic; the
+		// process is about to end.
+		return err
+	}
+	s.reads.close()
+	return errors.Join(s.db.Close(), s.folder.close())
+}
+
+// Metrics are the engine's, for a process that exports them.
+func (s *Store) Metrics() (m *pebble.Metrics, err error) {
+	if err := s.begin(context.Background(), "metrics", storage.ID{}, nil); err != nil {
+		return nil, err
+	}
+	defer s.reads.leave()
+	return s.db.Metrics(), nil
+}
