@@ -25,9 +25,19 @@ func (e EventID) String() string {
 	return e.Stream + "." + strconv.FormatUint(e.Epoch, 36) + "." + strconv.FormatUint(e.Seq, 36)
 }
 
-// ParseEventID reads what String wrote.
+// toldMark ends the event id that a front writes as its last resort. It is no digit.
+const toldMark = "!"
+
+// Told is the id with which a front ends a stream as its last resort: the client
+// that resumes from it has been told that what the stream still owed is lost.
+func (e EventID) Told() string { return e.String() + toldMark }
+
+// IsTold recognizes what Told wrote.
+func IsTold(s string) bool { return strings.HasSuffix(s, toldMark) }
+
+// ParseEventID reads what String or Told wrote.
 func ParseEventID(s string) (EventID, error) {
-	part := strings.Split(s, ".")
+	part := strings.Split(strings.TrimSuffix(s, toldMark), ".")
 	if len(part) == 3 && part[0] != "" && len(part[0]) <= 64 {
 		epoch, err1 := strconv.ParseUint(part[1], 36, 64)
 		seq, err2 := strconv.ParseUint(part[2], 36, 64)

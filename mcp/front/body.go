@@ -1,0 +1,85 @@
+package front
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// firstRead is how much of a body is expected before any of it has come; a client
+// that announces more gets more as it delivers.
+const firstRead = 64 << 10
+
+// body is what a POST has sent, and what it takes of the front's MaxBodies.
+type body struct {
+	f     *Front
+	bytes []byte
+}
+
+// release gives back what the body took.
+func (b *body) release() { b.f.bodies.Add(-int64(cap(b.bytes))) }
+
+// readBody reads a body within MaxBody, MaxBodies and BodyLimit. The caller
+// releases it when it is no longer held, also after a refusal.
+func (f *Front) readBody(w http.ResponseWriter, r *http.Request) (*body, *Refusal) {
+	b := &body{f: f}
+	if r.ContentLength > f.o.MaxBody {
+		return b, f.tooLarge()
+	}
+	rc := http.NewResponseController(w)
+	if rc.SetReadDeadline(time.Now().Add(f.o.BodyLimit)) == nil {
+		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
+	}
+	in := http.MaxBytesReader(w, r.Body, f.o.MaxBody)
+	size := int64(512)
+	if r.ContentLength > 0 {
+		size = min(r.ContentLength, firstRead) + 1 // one more, to see the end without growing
+	}
+	for {
+		if no := b.grow(size); no != nil {
+			return b, no
+		}
+		for len(b.bytes) < cap(b.bytes) {
+			n, err := in.Read(b.bytes[len(b.bytes):cap(b.bytes)])
+			b.bytes = b.bytes[:len(b.bytes)+n]
+			if err != nil {
+				return b, f.readFailed(err)
+			}
+		}
+		size = 2 * int64(cap(b.bytes))
+	}
+}
+
+// grow makes room for size bytes and charges for them.
+func (b *body) grow(size int64) *Refusal {
+	if f := b.f; f.bodies.Add(size-int64(cap(b.bytes))) > f.o.MaxBodies {
+		f.bodies.Add(int64(cap(b.bytes)) - size)
+		return busy("", "The server holds as many request bodies as it may (%d bytes). Send the request again in a moment.", f.o.MaxBodies)
+	}
+	grown := make([]byte, len(b.bytes), size)
+	copy(grown, b.bytes)
+	b.bytes = grown
+	return nil
+}
+
+func (f *Front) readFailed(err error) *Refusal {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == io.EOF:
+		return nil
+	case errors.As(err, &tooLarge):
+		return f.tooLarge()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return refuse(http.StatusRequestTimeout, "", wire.InvalidRequest, "The body did not come within %v. Send it faster.", f.o.BodyLimit)
+	default:
+		return refuse(http.StatusBadRequest, "", wire.ParseError, "The body could not be read: %v.", err)
+	}
+}
+
+func (f *Front) tooLarge() *Refusal {
+	return refuse(http.StatusRequestEntityTooLarge, "", wire.InvalidRequest, "The body is larger than %d bytes. Send less at once.", f.o.MaxBody)
+}

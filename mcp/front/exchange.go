@@ -1,0 +1,263 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// exchange is one HTTP request that a session answers. It belongs to the
+// handler's goroutine, which runs it to its end.
+type exchange struct {
+	f      *Front
+	w      http.ResponseWriter
+	r      *http.Request
+	ctx    context.Context // the request's, without its end: for what must reach the session
+	id     string          // the session's
+	caller session.Caller
+
+	// creates: the POST makes its session.
+	creates bool
+	// batch: the POST's messages came in an array.
+	batch bool
+	// status answers a Final end without a stream; 0: the answer is a stream.
+	status int
+	// owes are the requests to be answered, nil where nothing ever is.
+	owes owed
+	// about is the id that refusals carry.
+	about wire.ID
+	// again makes the event that passes the exchange on to the next incarnation.
+	again func(s *session.Socket, after string) session.Event
+
+	socket *session.Socket
+	out    *sse   // nil until the session has opened the stream
+	last   string // the last event that was written
+	opened bool   // the session has taken the exchange
+	no     *Refusal
+
+	wake      *wake
+	openBy    time.Time // the session must have said what becomes of the exchange
+	quietTill time.Time // a keep-alive is due
+	parkAt    time.Time // the stream is old
+	expireAt  time.Time // what is owed is expired
+	link      link
+}
+
+func (f *Front) newExchange(w http.ResponseWriter, r *http.Request, caller session.Caller, id string) *exchange {
+	return &exchange{
+		f: f, w: w, r: r, ctx: context.WithoutCancel(r.Context()), id: id, caller: caller,
+		socket: session.NewSocket(f.o.Pending), wake: newWake(f.o.Clock),
+	}
+}
+
+// run sends the event and writes what the session answers, until the answer is
+// complete, the client is gone or the exchange has to go on elsewhere. A Refusal
+// is returned for the caller to write; then nothing has been written.
+func (x *exchange) run(first session.Event) *Refusal {
+	defer x.finish()
+	x.openBy = x.now().Add(x.f.o.OpeningLimit)
+	x.arm()
+	if err := x.send(first); err != nil {
+		return x.unsent(err)
+	}
+	for over := false; !over; {
+		select {
+		case <-x.socket.Ready():
+			over = x.take()
+		case <-x.wake.rings:
+			x.wake.rang()
+			over = x.take() || x.due() // what is there is not late
+		case x.link.turn <- struct{}{}:
+			over = x.attach()
+		case <-x.r.Context().Done():
+			x.gone()
+			over = true
+		case <-x.f.closing:
+			if over = x.take(); !over {
+				x.park(session.LostTo(actor.Shutdown), x.retry())
+				x.gone()
+				over = true
+			}
+		}
+		if !over {
+			x.arm()
+		}
+	}
+	return x.no
+}
+
+func (x *exchange) finish() {
+	x.wake.stop()
+	x.link.whole()
+	if x.out != nil {
+		x.out.close()
+	}
+}
+
+func (x *exchange) now() time.Time { return x.f.o.Clock.Now() }
+
+func (x *exchange) send(e session.Event) error { return x.f.o.Sessions.Send(x.ctx, x.id, e) }
+
+// gone tells the session that nobody reads its socket any more.
+func (x *exchange) gone() { _ = x.send(&session.Gone{Socket: x.socket}) } // a session that can't hear it holds no socket
+
+// unsent is the answer when the session could not be reached in the first place:
+// nothing has been accepted.
+func (x *exchange) unsent(err error) *Refusal {
+	if errors.Is(err, session.ErrUnknown) {
+		return unknown(x.about)
+	}
+	x.f.o.Logger.Warn("session can't take a request", "server", x.f.o.Server, "session", x.id, "err", err)
+	return busy(x.about, "The session can't take the request now: %v. It has not been executed; send it again in a moment.", err)
+}
+
+// take writes what the session has put into the socket, and tells whether the
+// exchange is over.
+func (x *exchange) take() (over bool) {
+	d := x.socket.Take()
+	if d.Opening != nil {
+		if no := d.Opening.Refusal; no != nil {
+			return x.refused(no)
+		}
+		x.opened = true
+		x.link.whole()
+		if d.Opening.Streaming {
+			x.openBy = time.Time{}
+			x.start()
+		} else if x.openBy.IsZero() {
+			x.openBy = x.now().Add(x.f.o.OpeningLimit)
+		}
+	}
+	wrote, err := x.write(d.Frames)
+	if err == nil && (wrote || d.Opening != nil && x.out != nil) {
+		err = x.flush()
+	}
+	if err != nil {
+		x.cut(err)
+		return true
+	}
+	if wrote && (d.End == nil || d.End.Kind != session.Broken) {
+		_ = x.send(&session.Flushed{Socket: x.socket, Event: x.last}) // unconfirmed events are only kept longer
+	}
+	if d.End == nil {
+		return false
+	}
+	switch {
+	case d.End.Kind == session.Final && x.opened:
+		if x.out == nil && x.status != 0 {
+			x.w.WriteHeader(x.status)
+		} else {
+			x.start()
+		}
+		return true
+	case d.End.Kind == session.Parked && x.opened:
+		x.park(session.Lost(session.ReasonUnanswered), d.End.Retry)
+		return true
+	default:
+		return x.broken(d.End.Err)
+	}
+}
+
+// start begins the stream if it has not begun.
+func (x *exchange) start() {
+	if x.out == nil {
+		x.out = newSSE(x.w, x.id, x.f.o.WriteLimit)
+	}
+}
+
+// write writes frames, and withholds an answer to what is not owed.
+func (x *exchange) write(frames []session.Frame) (wrote bool, err error) {
+	for _, f := range frames {
+		if f.Answers != "" && x.owes != nil && !x.owes.answered(f.Answers) {
+			x.f.count.repeated.Add(1)
+			x.f.o.Logger.Error("answer to a request that is not owed withheld", "server", x.f.o.Server, "session", x.id, "event", f.ID, "request", f.Answers)
+			continue
+		}
+		x.start()
+		if err := x.out.event(f.ID, f.Data); err != nil {
+			return wrote, err
+		}
+		wrote, x.link.tries = true, 0
+		if f.ID != "" {
+			x.last = f.ID
+		}
+	}
+	return wrote, nil
+}
+
+// flush sends what is written. From here on the next keep-alive is counted.
+func (x *exchange) flush() error {
+	x.quietTill = x.now().Add(x.f.o.KeepAlive)
+	x.arm()
+	return x.out.flush()
+}
+
+// cut ends an exchange whose client does not read, or is gone.
+func (x *exchange) cut(err error) {
+	x.f.o.Logger.Debug("stream cut", "server", x.f.o.Server, "session", x.id, "err", err)
+	x.gone()
+}
+
+// refused ends an exchange that the session does not want.
+func (x *exchange) refused(no *session.Refusal) bool {
+	if x.out == nil {
+		x.no = refusalOf(no)
+		return true
+	}
+	x.lastResort(session.Lost(session.ReasonEnded))
+	return true
+}
+
+// arm sets the timer to the earliest deadline.
+func (x *exchange) arm() {
+	var first time.Time
+	for _, t := range [...]time.Time{x.openBy, x.quietTill, x.parkAt, x.expireAt, x.link.next()} {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	if !first.IsZero() {
+		x.wake.by(first)
+	}
+}
+
+// due does what has become due, and tells whether the exchange is over.
+func (x *exchange) due() (over bool) {
+	now := x.now()
+	past := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
+	switch {
+	case past(x.openBy):
+		x.lastResort(session.Lost(session.ReasonUnanswered))
+		x.gone()
+		return true
+	case past(x.expireAt):
+		x.lastResort(session.Lost(session.ReasonDeadline))
+		x.gone()
+		return true
+	case past(x.parkAt):
+		x.park(session.Lost(session.ReasonUnanswered), x.retry())
+		x.gone()
+		return true
+	case past(x.link.giveUp):
+		x.lastResort(x.link.loss())
+		x.gone()
+		return true
+	case past(x.link.retryAt):
+		if x.attach() {
+			return true
+		}
+	}
+	if past(x.quietTill) && x.out != nil {
+		x.out.comment("keepalive")
+		if err := x.flush(); err != nil {
+			x.cut(err)
+			return true
+		}
+	}
+	return false
+}
