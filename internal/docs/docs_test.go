@@ -1,0 +1,182 @@
+package docs
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kalpahost/kalpa/internal/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the parts of the documentation that are made from code")
+
+const root = "../.."
+
+// A part stands between <!-- name --> and <!-- end -->. The name of a Go file may be
+// followed by the functions that are wanted: <!-- a/b.go: f, main -->.
+var part = regexp.MustCompile(`(?s)<!-- ([\w./-]+(?:: [\w, ]+)?) -->\n(.*?)<!-- end -->`)
+
+func TestPartsAreWhatTheCodeSays(t *testing.T) {
+	for _, path := range pages(t) {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := part.ReplaceAllFunc(page, func(old []byte) []byte {
+			name := string(part.FindSubmatch(old)[1])
+			made, err := content(name)
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				return old
+			}
+			return fmt.Appendf(nil, "<!-- %s -->\n%s<!-- end -->", name, made)
+		})
+		if bytes.Equal(now, page) {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s is not what the code says; go test ./internal/docs -update rewrites it", path)
+			continue
+		}
+		if err := os.WriteFile(path, now, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func content(name string) (string, error) {
+	var s strings.Builder
+	switch name {
+	case "flags":
+		fmt.Fprint(&s, "| flag | default | |\n|---|---|---|\n")
+		for _, c := range config.Settings {
+			if c.Flag != "" {
+				fmt.Fprintf(&s, "| `%s` | %s | %s |\n", strings.TrimSpace("--"+c.Flag+" "+bar(c.Value)), value(c.Default), c.Usage)
+			}
+		}
+	case "keys":
+		fmt.Fprint(&s, "| key | flag | a |\n|---|---|---|\n")
+		for _, c := range config.Settings {
+			fmt.Fprintf(&s, "| `%s` | `--%s` | %s |\n", c.Key, c.Flag, kind(c.Kind))
+		}
+	case "servers":
+		fmt.Fprint(&s, "| key | a | default | |\n|---|---|---|---|\n")
+		for _, c := range config.ServerKeys {
+			fmt.Fprintf(&s, "| `%s` | %s | %s | %s |\n", c.Key, kind(c.Kind), value(c.Default), c.Usage)
+		}
+	default:
+		file, functions, some := strings.Cut(name, ": ")
+		code, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			return "", err
+		}
+		if some {
+			var wanted [][]byte
+			for function := range strings.SplitSeq(functions, ", ") {
+				found := regexp.MustCompile(`(?ms)(^//[^\n]*\n)*^func ` + function + `\(.*?^}\n`).Find(code)
+				if found == nil {
+					return "", fmt.Errorf("%s has no function %s", file, function)
+				}
+				wanted = append(wanted, found)
+			}
+			code = bytes.Join(wanted, []byte("\n"))
+		}
+		fmt.Fprintf(&s, "```go\n%s```\n", code)
+	}
+	return s.String(), nil
+}
+
+func bar(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+
+func value(v any) string {
+	if d, ok := v.(time.Duration); ok {
+		return "`" + strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m") + "`"
+	}
+	if s := fmt.Sprint(v); v != nil && s != "" && s != "[]" && s != "map[]" {
+		return "`" + s + "`"
+	}
+	return ""
+}
+
+func kind(k config.Kind) string {
+	return map[config.Kind]string{
+		config.Text: "text", config.Duration: "duration", config.Bool: "true or false", config.List: "list of texts", config.Map: "map of texts",
+	}[k]
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	for _, path := range pages(t) {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllSubmatch(page, -1) {
+			target, anchor, _ := strings.Cut(string(m[1]), "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			to := path
+			if target != "" {
+				to = filepath.Join(filepath.Dir(path), target)
+			}
+			there, err := os.ReadFile(to)
+			if info, statErr := os.Stat(to); statErr == nil && info.IsDir() {
+				err = nil
+			}
+			if err != nil {
+				t.Errorf("%s links to %s: %v", path, m[1], err)
+			} else if anchor != "" && !anchors(there)[anchor] {
+				t.Errorf("%s links to %s: no such heading", path, m[1])
+			}
+		}
+	}
+}
+
+var heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+
+func anchors(page []byte) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllSubmatch(page, -1) {
+		name := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(string(m[1])), "")
+		found[strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return found
+}
+
+// Every page can be reached from the table of contents, or from the README.
+func TestEveryPageIsListed(t *testing.T) {
+	var listed strings.Builder
+	for _, path := range []string{"README.md", "docs/README.md", "docs/decisions/README.md"} {
+		page, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed.Write(page)
+	}
+	for _, path := range pages(t) {
+		if name := filepath.Base(path); !strings.Contains(listed.String(), name+")") && strings.Contains(path, "docs") && name != "README.md" {
+			t.Errorf("%s is in no table of contents", path)
+		}
+	}
+}
+
+func pages(t *testing.T) []string {
+	t.Helper()
+	var paths []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, found...)
+	}
+	return paths
+}
