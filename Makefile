@@ -6,7 +6,7 @@ TESTS := $(TOOL) gotestsum --format pkgname --format-hide-empty-pkg
 
 # Packages with code whose mistakes are races. The end-to-end tests run the program
 # as it is built, without the detector.
-RACE  := $(shell $(GO) list ./... 2>/dev/null | grep -v -e '/e2e$$' -e '/internal/arch$$')
+RACE   = $(shell $(GO) list ./... 2>/dev/null | grep -v -e '/e2e$$' -e '/internal/arch$$')
 
 .PHONY: help
 help: ## print this list

@@ -1,0 +1,57 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+// announce tells a person what runs where. Scripts may rely on the lines that
+// begin with "kalpa is listening on ": one for each hosted server, with its
+// address as the last word, printed when clients can connect.
+func (h *host) announce(w io.Writer) {
+	type entry struct {
+		Type string `json:"type"`
+		URL  string `json:"url"`
+	}
+	entries := map[string]entry{}
+	var out strings.Builder
+	for _, s := range h.c.Servers {
+		fmt.Fprintf(&out, "kalpa is listening on %s\n", h.url(s.Name))
+		entries[s.Name] = entry{"http", h.url(s.Name)}
+	}
+	for _, s := range h.c.Servers {
+		what := "plugin " + s.Plugin
+		if s.Plugin == "" {
+			what = strings.Join(append([]string{s.Command}, s.Args...), " ")
+		}
+		fmt.Fprintf(&out, "  hosting   %s: %s\n", s.Name, what)
+	}
+	data, err := filepath.Abs(h.c.Data)
+	if err != nil {
+		data = h.c.Data
+	}
+	fmt.Fprintf(&out, "  data      %s (durability %s)\n", data, h.c.Durability)
+	if h.admin != nil {
+		fmt.Fprintf(&out, "  admin     http://%s/healthz\n", h.admin.Addr())
+	}
+	paste, err := json.Marshal(map[string]any{"mcpServers": entries})
+	if err == nil {
+		fmt.Fprintf(&out, "  client    %s\n", paste)
+	}
+	_, _ = io.WriteString(w, out.String()) // nobody may be reading; the host serves all the same
+}
+
+// url is where a server is reached from this machine.
+func (h *host) url(name string) string {
+	return "http://" + h.reachable() + h.path(name)
+}
+
+func (h *host) path(name string) string {
+	if h.c.Single {
+		return "/mcp"
+	}
+	return "/mcp/" + name
+}

@@ -1,0 +1,135 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// Exit codes.
+const (
+	// ExitOK: done; for serve: ended by SIGTERM or SIGINT, in order.
+	ExitOK = 0
+	// ExitFailure: something did not work: an address in use, a data folder that
+	// can't be opened, a shutdown that was cut short by a second signal.
+	ExitFailure = 1
+	// ExitUsage: the command line or the configuration file is wrong; nothing was
+	// started.
+	ExitUsage = 2
+)
+
+// Run runs one command line, without the program's name, and returns the exit
+// code. It returns when the command is done; for serve: when ctx ends, or after a
+// signal.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	report(stderr, err)
+	if _, usage := errors.AsType[*usageError](err); usage {
+		return ExitUsage
+	}
+	return ExitFailure
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kalpa",
+		Short: "Host MCP servers with durable sessions",
+		Long: `kalpa hosts MCP servers with durable sessions: a client goes on with its session
+after a restart, a crash or a deployment, and every request it sent is answered.`,
+		SilenceErrors: true, // report prints them
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(newServe(), newVersion())
+	return root
+}
+
+// usageError is a mistake in the command line or the configuration.
+type usageError struct {
+	err  error
+	hint string
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// hinted is an error with what to do about it.
+type hinted struct {
+	error
+	hint string
+}
+
+func (e *hinted) Unwrap() error { return e.error }
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	e := &usageError{err: fmt.Errorf("unknown command %q", name), hint: "kalpa --help lists the commands"}
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		e.hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return e
+}
+
+// flagError adds the nearest flag to what the flag parser says.
+func flagError(cmd *cobra.Command, err error) error {
+	e := &usageError{err: err, hint: cmd.CommandPath() + " --help lists the flags"}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near, ok := config.Nearest(unknown.GetSpecifiedName(), known); ok {
+			e.hint = "did you mean --" + near + "?"
+		}
+	}
+	return e
+}
+
+// report prints an error as a person wants to read it.
+func report(w io.Writer, err error) {
+	if problems, ok := errors.AsType[config.Problems](err); ok && len(problems) > 1 {
+		fmt.Fprintf(w, "kalpa: %d problems, nothing was started:\n", len(problems))
+		for _, p := range problems {
+			fmt.Fprintln(w, "  "+p.String())
+		}
+	} else if e, ok := errors.AsType[*storage.Error](err); ok {
+		bare := *e
+		bare.Hint = ""
+		fmt.Fprintf(w, "kalpa: %v\n", &bare)
+	} else {
+		fmt.Fprintf(w, "kalpa: %v\n", err)
+	}
+	hint := ""
+	if e, ok := errors.AsType[*storage.Error](err); ok {
+		hint = e.Hint
+	}
+	if e, ok := errors.AsType[*usageError](err); ok {
+		hint = e.hint
+	}
+	if e, ok := errors.AsType[*hinted](err); ok {
+		hint = e.hint
+	}
+	if hint != "" {
+		fmt.Fprintln(w, "  hint: "+hint)
+	}
+}

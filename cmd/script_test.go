@@ -1,0 +1,228 @@
+package cmd_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/kalpahost/kalpa"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"kalpa": kalpa.Main})
+}
+
+// TestScripts runs the sessions at the prompt in testdata/script. Besides
+// testscript's own, they have these commands:
+//
+//	start ARG...          starts kalpa ARG... and waits until it has told all; $URL is
+//	                      its first address, $BASE that without a path, $ADDRESS without
+//	                      a scheme too, $ADMIN what it says behind admin
+//	signal NAME...        sends signals to it: TERM, INT, KILL
+//	ended CODE DURATION   waits for its end and checks its exit code; its output is in
+//	                      the files host.stdout and host.stderr
+//	post URL BODY         POSTs a JSON-RPC message, with the session id that the last
+//	                      response had, and prints status and body; $SESSION is that id
+//	post& URL BODY        the same, and goes on without waiting
+//	get URL               GETs, and prints status and body
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Values["host"] = &process{}
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Getuid() == 0, nil
+			}
+			return false, errors.New("unknown condition")
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"start": start, "signal": send, "ended": ended, "post": post, "post&": postAside, "get": get,
+		},
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
+
+// process is the kalpa that a script has started.
+type process struct {
+	cmd            *exec.Cmd
+	stdout, stderr bytes.Buffer
+	read           chan struct{} // closed when all of stdout has been read
+}
+
+func start(ts *testscript.TestScript, neg bool, args []string) {
+	p := ts.Value("host").(*process)
+	if neg || p.cmd != nil {
+		ts.Fatalf("usage: start ARG..., with no other running")
+	}
+	p.stdout.Reset()
+	p.stderr.Reset()
+	p.read = make(chan struct{})
+	path, err := exec.LookPath("kalpa")
+	ts.Check(err)
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Dir = ts.MkAbs(".")
+	p.cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("WORK"), "GREETING="+ts.Getenv("GREETING"))
+	p.cmd.Stderr = &p.stderr
+	out, err := p.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(p.cmd.Start())
+	ts.Defer(func() {
+		if p.cmd != nil {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+		}
+	})
+	told := make(chan map[string]string, 1)
+	go func() {
+		defer close(p.read)
+		defer close(told)
+		env := map[string]string{}
+		lines := bufio.NewScanner(io.TeeReader(out, &p.stdout))
+		for lines.Scan() {
+			word := strings.Fields(lines.Text())
+			switch {
+			case strings.HasPrefix(lines.Text(), "kalpa is listening on ") && env["URL"] == "":
+				env["URL"] = word[len(word)-1]
+			case word[0] == "admin":
+				env["ADMIN"] = word[1]
+			case word[0] == "client":
+				told <- env
+			}
+		}
+	}()
+	select {
+	case env, ok := <-told:
+		if !ok {
+			_ = p.cmd.Wait()
+			p.cmd = nil
+			ts.Fatalf("kalpa ended before it listened:\n%s", p.stderr.String())
+		}
+		url, err := url.Parse(env["URL"])
+		ts.Check(err)
+		env["ADDRESS"], env["BASE"] = url.Host, "http://"+url.Host
+		for name, value := range env {
+			ts.Setenv(name, value)
+		}
+	case <-time.After(20 * time.Second):
+		ts.Fatalf("kalpa does not listen after 20 s")
+	}
+}
+
+func send(ts *testscript.TestScript, neg bool, args []string) {
+	p := ts.Value("host").(*process)
+	if neg || p.cmd == nil {
+		ts.Fatalf("usage: signal NAME..., with a host running")
+	}
+	for i, name := range args {
+		if i > 0 {
+			time.Sleep(100 * time.Millisecond) // two at once may be delivered as one
+		}
+		s, ok := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}[name]
+		if !ok {
+			ts.Fatalf("unknown signal %s", name)
+		}
+		ts.Check(p.cmd.Process.Signal(s))
+	}
+}
+
+func ended(ts *testscript.TestScript, neg bool, args []string) {
+	p := ts.Value("host").(*process)
+	if neg || p.cmd == nil || len(args) != 2 {
+		ts.Fatalf("usage: ended CODE DURATION, with a host running")
+	}
+	limit, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	done := make(chan error, 1)
+	started := time.Now()
+	go func() {
+		<-p.read
+		done <- p.cmd.Wait()
+	}()
+	select {
+	case err := <-done:
+		code := p.cmd.ProcessState.ExitCode()
+		p.cmd = nil
+		ts.Check(os.WriteFile(ts.MkAbs("host.stdout"), p.stdout.Bytes(), 0o600))
+		ts.Check(os.WriteFile(ts.MkAbs("host.stderr"), p.stderr.Bytes(), 0o600))
+		ts.Logf("ended after %v: %v\n%s", time.Since(started).Round(time.Millisecond), err, p.stderr.String())
+		if strconv.Itoa(code) != args[0] {
+			ts.Fatalf("exit code %d, want %s", code, args[0])
+		}
+	case <-time.After(limit):
+		ts.Fatalf("still running after %v:\n%s", limit, p.stderr.String())
+	}
+}
+
+func post(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: post URL BODY")
+	}
+	response := exchange(ts, message(ts, args))
+	if id := response.Header.Get("Mcp-Session-Id"); id != "" {
+		ts.Setenv("SESSION", id)
+	}
+}
+
+func postAside(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: post& URL BODY")
+	}
+	request := message(ts, args)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+		}
+	}()
+	ts.Defer(func() { <-done }) // the host is gone by then
+	time.Sleep(300 * time.Millisecond)
+}
+
+func message(ts *testscript.TestScript, args []string) *http.Request {
+	request, err := http.NewRequest(http.MethodPost, args[0], strings.NewReader(args[1]))
+	ts.Check(err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	if id := ts.Getenv("SESSION"); id != "" {
+		request.Header.Set("Mcp-Session-Id", id)
+	}
+	return request
+}
+
+func get(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: get URL")
+	}
+	request, err := http.NewRequest(http.MethodGet, args[0], nil)
+	ts.Check(err)
+	exchange(ts, request)
+}
+
+func exchange(ts *testscript.TestScript, request *http.Request) *http.Response {
+	client := http.Client{Timeout: 30 * time.Second}
+	response, err := client.Do(request)
+	ts.Check(err)
+	body, err := io.ReadAll(response.Body)
+	ts.Check(err)
+	_ = response.Body.Close()
+	_, err = io.WriteString(ts.Stdout(), response.Status+"\n"+string(body)+"\n")
+	ts.Check(err)
+	return response
+}

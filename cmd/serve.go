@@ -1,0 +1,140 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/mcp"
+	"github.com/kalpahost/kalpa/mcp/demo"
+)
+
+// demoName is the plugin that is hosted when nothing else is named.
+const demoName = "demo"
+
+func newServe() *cobra.Command {
+	var (
+		configFile, plugin string
+		env                []string
+		settings           settingFlags
+	)
+	serve := &cobra.Command{
+		Use:   "serve [flags] [-- COMMAND [ARG...]]",
+		Short: "Host MCP servers until SIGTERM",
+		Long: `serve hosts MCP servers over Streamable HTTP.
+
+Without arguments: the built-in demo server, at http://` + config.DefaultListen + `/mcp.
+With a command after --: that MCP server, a process for each session, at /mcp.
+With --config: the servers that a file names, each at /mcp/NAME. The file is YAML or
+JSON, or the file in which an MCP client keeps its mcpServers.
+
+SIGTERM and SIGINT end it in order: open streams are parked for their clients to
+resume, servers are ended, and what was not answered is stored as lost. A second
+signal ends it at once.
+
+Exit codes: 0 ended by a signal, 1 something did not work, 2 the command line or the
+file is wrong.`,
+		Example: `  kalpa serve
+  kalpa serve -- npx -y @modelcontextprotocol/server-everything
+  kalpa serve --env GITHUB_TOKEN -- github-mcp-server stdio
+  kalpa serve --config kalpa.yaml --listen 127.0.0.1:9000`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch dash := cmd.ArgsLenAtDash(); {
+			case dash == 0 && len(args) == 0:
+				return &usageError{err: errors.New("nothing follows --"), hint: "a server's command does, as in kalpa serve -- npx -y @modelcontextprotocol/server-everything"}
+			case dash != 0 && len(args) > 0:
+				return &usageError{err: fmt.Errorf("unexpected argument %q", args[0]), hint: "a server's command comes after --, as in kalpa serve -- " + args[0]}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := config.Input{Flags: settings.given(), Command: args, Env: env, Plugin: plugin, Plugins: plugins(), Default: demoName}
+			if configFile != "" {
+				data, err := os.ReadFile(configFile)
+				if err != nil {
+					return &usageError{err: fmt.Errorf("--config: %w", err)}
+				}
+				in.File, in.Data = configFile, data
+			}
+			c, notes, problems := config.Load(in)
+			if len(problems) > 0 {
+				return &usageError{err: problems, hint: "kalpa serve --help explains the flags; docs/configuration.md the file"}
+			}
+			logger := newLogger(cmd.ErrOrStderr(), c.Log)
+			for _, note := range notes {
+				logger.Info("configuration", "note", note.String())
+			}
+			return serve(cmd.Context(), c, cmd.OutOrStdout(), logger)
+		},
+	}
+	flags := serve.Flags()
+	flags.SortFlags = false
+	flags.SetInterspersed(false) // serve npx -y x: a forgotten -- is not about the flag -y
+	settings = newSettingFlags(flags)
+	flags.StringVar(&configFile, "config", "", "a file that names servers and sets what the flags do not")
+	flags.StringVar(&plugin, "plugin", "", "host this plugin of the program at /mcp")
+	flags.StringArrayVar(&env, "env", nil, "a variable for the command: NAME passes the host's on, NAME=VALUE sets it (repeatable)")
+	return serve
+}
+
+// plugins are the names of the plugins that this program has.
+func plugins() []string {
+	if _, ok := mcp.Lookup(demoName); !ok {
+		mcp.Register(demoName, demo.Plugin())
+	}
+	return mcp.Registered()
+}
+
+// serve runs a host until ctx ends, a signal comes, or it fails.
+func serve(ctx context.Context, c *config.Config, stdout io.Writer, logger *slog.Logger) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	// A log or a terminal that has gone away must not end the host. (Ignoring the
+	// signal would do, but children would inherit that.)
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
+
+	h, err := open(c, logger)
+	if err != nil {
+		return err
+	}
+	h.announce(stdout)
+
+	var failed error
+	select {
+	case s := <-signals:
+		logger.Info("ending in order; a second signal ends at once", "signal", s.String(), "drain", c.Drain)
+	case <-ctx.Done():
+	case failed = <-h.failed:
+		logger.Error("ending", "error", failed)
+	}
+
+	done := make(chan error, 1)
+	go func() { done <- h.drain(c.Drain) }()
+	select {
+	case err = <-done:
+	case s := <-signals:
+		// Nothing acknowledged is lost: this is what a crash is, too.
+		return fmt.Errorf("ended at once by a second signal (%v)", s)
+	case <-time.After(c.Drain + closeMargin):
+		return fmt.Errorf("ended while closing: not done %v after the drain time", closeMargin)
+	}
+	if err = errors.Join(failed, err); err == nil {
+		logger.Info("ended")
+	}
+	return err
+}
+
+// closeMargin is how long closing the store may take after the drain time.
+const closeMargin = 10 * time.Second

@@ -1,0 +1,52 @@
+package cmd
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "kalpa "+version())
+			return err
+		},
+	}
+}
+
+// version says which build this is: the module's version, the revision that it was
+// built from where the build recorded it, the toolchain and the platform.
+func version() string {
+	v, revision := "(devel)", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if info.Main.Path == modulePath && info.Main.Version != "" {
+			v = info.Main.Version
+		}
+		for _, dep := range info.Deps { // built into a program with plugins of its own
+			if dep.Path == modulePath {
+				v = dep.Version
+			}
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && info.Main.Path == modulePath {
+				revision = " " + s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("%s%s %s %s/%s", v, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+const modulePath = "github.com/kalpahost/kalpa"
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{err: fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])}
+	}
+	return nil
+}
