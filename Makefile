@@ -37,6 +37,10 @@ fmt: ## format the code
 conformance: ## run the MCP conformance suite against the everything server (needs Node)
 	$(GO) test -count=1 -timeout 9m -run Conformance -v ./e2e/...
 
+.PHONY: e2e-deps
+e2e-deps: ## install the npm packages of the end-to-end tests (needs Node)
+	cd e2e && npm ci --no-audit --no-fund --loglevel=error
+
 .PHONY: e2e
 e2e: ## run the end-to-end tests with real clients and servers (needs Node)
 	$(GO) test -count=1 -timeout 9m -v ./e2e/...

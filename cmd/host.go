@@ -154,7 +154,8 @@ func (h *host) servers(run string) ([]session.Server, error) {
 }
 
 func listen(address, flag string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, &hinted{fmt.Errorf("can't listen on %s: the address is in use", address), "another program has it, perhaps another kalpa: end that one, or choose another port with " + flag}

@@ -91,7 +91,7 @@ var rules = []rule{
 		why: "placement, passivation and limits are the host's: raw PIDs never leave package actor",
 	},
 	{
-		of: "", except: []string{"mcp", "e2e", "sim"}, never: []string{"github.com/modelcontextprotocol/go-sdk"},
+		of: "", except: []string{"mcp", "examples", "e2e", "sim"}, never: []string{"github.com/modelcontextprotocol/go-sdk"},
 		why: "what a program's core needs of MCP is in mcp/wire; the SDK is for plugins and tests",
 	},
 	{
