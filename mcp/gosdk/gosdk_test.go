@@ -9,9 +9,11 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
@@ -223,6 +225,7 @@ func TestCloseEndsHandlersAndWaitsForThem(t *testing.T) {
 
 func TestCloseIsBoundedByItsContextWhileAHandlerHangs(t *testing.T) {
 	running, hang, gone := make(chan bool), make(chan bool), make(chan error)
+	var closed atomic.Bool
 	h := gosdktest.Start(t, shared(map[string]handler{
 		"hang": func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			running <- true
@@ -230,7 +233,12 @@ func TestCloseIsBoundedByItsContextWhileAHandlerHangs(t *testing.T) {
 			gone <- req.Session.NotifyProgress(context.Background(), &sdk.ProgressNotificationParams{ProgressToken: "late"})
 			return text("late"), nil
 		},
-	}), gosdktest.Options{})
+	}), gosdktest.Options{Send: func(_ context.Context, m wire.Message, _ wire.ID) error {
+		if closed.Load() {
+			t.Errorf("the session is used after Close: %s", m)
+		}
+		return nil
+	}})
 	h.GoCall("hang", none{})
 	<-running
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
@@ -242,6 +250,7 @@ func TestCloseIsBoundedByItsContextWhileAHandlerHangs(t *testing.T) {
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("Close took %v", d)
 	}
+	closed.Store(true)
 	before := len(h.Sent())
 	close(hang)
 	if err := <-gone; err == nil {
@@ -281,10 +290,13 @@ func TestEveryFailureOfAHandlerIsAnswered(t *testing.T) {
 	raw("plain error", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return nil, errors.New("plain")
 	})
+	raw("no code", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return nil, fmt.Errorf("wrapped: %w", &jsonrpc.Error{Message: "no code"})
+	})
 	server.AddPrompt(&sdk.Prompt{Name: "prompt"}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) { panic("boom") })
 	var log strings.Builder
 	h := gosdktest.Start(t, gosdk.Plugin(func(context.Context, mcp.Session) (*sdk.Server, error) { return server, nil }), gosdktest.Options{Logger: logTo(&log)})
-	for _, name := range []string{"panics", "nil map", "panics on nil", "returns nothing", "not a number", "bomb", "plain error"} {
+	for _, name := range []string{"panics", "nil map", "panics on nil", "returns nothing", "not a number", "bomb", "plain error", "no code"} {
 		if m := h.Answer(h.GoCall(name, none{})); !strings.Contains(string(m.Error()), `"code":-32603`) {
 			t.Errorf("%s: %s, want an internal error", name, m)
 		} else if strings.Contains(m.String(), "boom") {
@@ -417,6 +429,28 @@ func TestCloseEndsASendThatBlocks(t *testing.T) {
 	h.GoCall("notify", none{})
 	<-blocked
 	h.Close()
+}
+
+func TestASendThatAHandlerGivesUpEndsNothingElse(t *testing.T) {
+	h := gosdktest.Start(t, shared(map[string]handler{
+		"notify": func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: "t"})
+			return text("%v", err), nil
+		},
+	}), gosdktest.Options{Send: func(ctx context.Context, m wire.Message, _ wire.ID) error {
+		if m.Kind() == wire.Notification {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	}})
+	for range 2 {
+		if got := h.Call("notify", none{}).Text(); !strings.Contains(got, "context") {
+			t.Errorf("notify: %q", got)
+		}
+	}
 }
 
 // The middleware is added to a shared server once, not with each session.

@@ -53,17 +53,20 @@ func (m mark) isToolCall() bool { return len(m) == 4 }
 func markToolCall(m wire.Message) (mark, bool) {
 	call, known := mark{string(m.ID()), "", "", ""}, true
 	gjson.ParseBytes(m.Params()).ForEach(func(k, v gjson.Result) bool {
+		part, value := 0, v.Raw
 		switch k.Str {
 		case "name":
-			call[1], known = v.Str, v.Type == gjson.String
+			part, value = 1, v.Str
 		case "arguments":
-			call[2], known = v.Raw, v.IsObject()
+			part = 2
 		case "_meta":
 			// With the protocol version in it, it is 2026-07-28 or later.
-			call[3], known = v.Raw, v.IsObject() && !strings.Contains(v.Raw, sdk.MetaKeyProtocolVersion)
-		default:
-			known = false
+			if v.IsObject() && !strings.Contains(v.Raw, sdk.MetaKeyProtocolVersion) {
+				part = 3
+			}
 		}
+		known = part > 0 && call[part] == ""
+		call[part] = value
 		return known
 	})
 	return call, known && call[1] != ""

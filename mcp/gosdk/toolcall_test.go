@@ -69,6 +69,10 @@ func TestTheShortWayOfToolCallsMakesNoDifference(t *testing.T) {
 		`{"name":"echo","requestState":7}`,
 		`{"name":"echo","unknown":7}`,
 		`{"name":"none"}`,
+		`{"name":"none","name":"echo"}`,
+		`{"name":"echo","name":7}`,
+		`{"name":"echo","_meta":{"a":1},"_meta":{"b":2}}`,
+		`{"name":"echo","arguments":{"a":1},"arguments":{"b":2}}`,
 		`{"name":""}`,
 		`{"name":7}`,
 		`{"name":null}`,
@@ -91,6 +95,47 @@ func TestTheShortWayOfToolCallsMakesNoDifference(t *testing.T) {
 	if len(seen) != 3 || seen["initialize false"] != 1 || seen["notifications/initialized false"] != 1 || seen["tools/call true"] < 10 {
 		t.Errorf("a middleware sees %v", seen)
 	}
+}
+
+// The SDK reads a server's methods without a lock, so they can't be added to under the
+// eyes of a session that somebody else has with it.
+func TestAServerInUseElsewhereIsNotDisturbed(t *testing.T) {
+	server := newServer(map[string]handler{"hello": func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("hello"), nil }})
+	there, here := sdk.NewInMemoryTransports()
+	ss, err := server.Connect(t.Context(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ss.Close()
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil).Connect(t.Context(), here, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	stop := make(chan bool)
+	var elsewhere sync.WaitGroup
+	elsewhere.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "hello"})
+				if err != nil || len(r.Content) != 1 {
+					t.Errorf("elsewhere: %v, %v", r, err)
+					return
+				}
+			}
+		}
+	})
+	h := gosdktest.Start(t, gosdk.Plugin(func(context.Context, mcp.Session) (*sdk.Server, error) { return server, nil }), gosdktest.Options{})
+	for range 20 {
+		if got := h.Call("hello", none{}).Text(); got != "hello" {
+			t.Errorf("here: %s", got)
+		}
+	}
+	close(stop)
+	elsewhere.Wait()
 }
 
 func TestTheShortWayIsClosedToClients(t *testing.T) {

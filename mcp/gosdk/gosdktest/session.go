@@ -32,13 +32,13 @@ func (s *session) Handshake() mcp.Handshake {
 }
 
 func (s *session) Send(ctx context.Context, m wire.Message, about wire.ID) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	if s.h.o.Send != nil {
 		if err := s.h.o.Send(ctx, m, about); err != nil {
 			return err
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	// What the host would do: parse what goes over the wire.
 	if _, err := wire.Parse(m.Bytes()); err != nil {

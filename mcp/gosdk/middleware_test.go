@@ -1,0 +1,29 @@
+package gosdk
+
+import (
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+func TestOnlyAServerThatNobodyUsesLearnsTheShortWay(t *testing.T) {
+	impl := &sdk.Implementation{Name: "test", Version: "1"}
+	if s := sdk.NewServer(impl, nil); !prepare(s) || !prepare(s) {
+		t.Error("a new server does not learn it")
+	}
+	busy := sdk.NewServer(impl, nil)
+	transport, _ := sdk.NewInMemoryTransports()
+	ss, err := busy.Connect(t.Context(), transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prepare(busy) {
+		t.Error("a server with a session learns it")
+	}
+	if err := ss.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if prepare(busy) {
+		t.Error("it has learnt it since")
+	}
+}
