@@ -3,6 +3,15 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/mcp/wire"
+	"github.com/kalpahost/kalpa/storage"
 )
 
 // Sessions is what a front needs of the sessions behind it.
@@ -17,3 +26,127 @@ type Sessions interface {
 
 // ErrUnknown: no session has this id, or it has ended.
 var ErrUnknown = errors.New("no such session")
+
+// Class is the class of session objects: their ids in storage are Class and the
+// session id.
+const Class = "mcp-session"
+
+// Options configure a Service.
+type Options struct {
+	// Servers are the MCP servers that sessions may be opened on. A session whose
+	// server is not among them is kept, and refused until it is again.
+	Servers []Server
+	// Logger takes what operators should know. Default: the host's.
+	Logger *slog.Logger
+	// CloseTimeout bounds the closing of one runtime. Default: 10 s.
+	CloseTimeout time.Duration
+}
+
+// Service is the sessions of one host.
+type Service struct {
+	host         *actor.Host
+	log          *slog.Logger
+	servers      map[string]*Server
+	closeTimeout time.Duration
+	running      sync.WaitGroup // runtimes, from their building to their end
+	residents    atomic.Int64
+
+	mu      sync.Mutex
+	current map[string]*resident // the newest runtime of each session that has one
+}
+
+// succeed makes a runtime the newest of its session and returns the one before.
+func (s *Service) succeed(rt *resident) (before *resident) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before = s.current[rt.id]
+	s.current[rt.id] = rt
+	return before
+}
+
+// ended forgets a runtime that is gone.
+func (s *Service) ended(rt *resident) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current[rt.id] == rt {
+		delete(s.current, rt.id)
+	}
+}
+
+// NewService registers the session class on a host. Call it before Host.Start.
+func NewService(h *actor.Host, o Options) (*Service, error) {
+	s := &Service{host: h, log: o.Logger, servers: map[string]*Server{}, closeTimeout: o.CloseTimeout, current: map[string]*resident{}}
+	if s.log == nil {
+		s.log = h.Logger()
+	}
+	if s.closeTimeout == 0 {
+		s.closeTimeout = 10 * time.Second
+	}
+	var errs []error
+	for _, srv := range o.Servers {
+		srv.defaults()
+		errs = append(errs, srv.validate())
+		if s.servers[srv.Name] != nil {
+			errs = append(errs, fmt.Errorf("two servers are named %q", srv.Name))
+		}
+		s.servers[srv.Name] = &srv
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	h.Register(Class, func() actor.Machine { return &object{svc: s} })
+	return s, nil
+}
+
+// Residents is the number of runtimes that are resident.
+func (s *Service) Residents() int64 { return s.residents.Load() }
+
+// Wait returns when every runtime has been closed, or with ctx's error. Call it
+// after Host.Shutdown.
+func (s *Service) Wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { s.running.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%d runtimes have not ended: %w", s.residents.Load(), ctx.Err())
+	}
+}
+
+// Send implements Sessions. An id that storage does not know never activates
+// an object.
+func (s *Service) Send(ctx context.Context, id string, e Event) error {
+	oid := storage.ID{Class: Class, Name: id}
+	if !creates(e) && !s.host.Active(oid) {
+		meta, err := s.host.Store().Get(ctx, oid, keyMeta)
+		if err != nil {
+			return err
+		}
+		if meta == nil {
+			return ErrUnknown
+		}
+	}
+	sock := e.socket()
+	return s.host.Send(oid, e, func(err error) { sock.End(End{Kind: Broken, Err: err}) })
+}
+
+func creates(e Event) bool {
+	switch e := e.(type) {
+	case *Post:
+		return e.Create
+	case *Attach:
+		return e.Post.Create
+	}
+	return false
+}
+
+func newState(id string, epoch uint64, svc *Service) *state {
+	return &state{
+		id: id, epoch: epoch, log: svc.log.With("session", id, "epoch", epoch), servers: svc.servers,
+		subs: map[string][]byte{}, streams: map[string]*stream{}, sockets: map[*Socket]*stream{}, asks: map[wire.ID]ask{},
+	}
+}
+
+// configured finds a server; nil when this host does not have it.
+func (s *state) configured(name string) *Server { return s.servers[name] }

@@ -1,0 +1,214 @@
+package actor
+
+import (
+	"hash/maphash"
+	"iter"
+	"sync"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+const shards = 64
+
+// directory maps an identity to its incarnation. It holds the queue of each
+// object that is not at rest; one lock for each shard decides whether an event
+// goes to the incarnation's mailbox or is held back.
+type directory struct {
+	seed   maphash.Seed
+	shards [shards]shard
+}
+
+type shard struct {
+	mu      sync.Mutex
+	entries map[storage.ID]*entry
+}
+
+// entry is an object that is not at rest.
+type entry struct {
+	state entryState
+	inc   *incarnation // nil while claiming
+	// queue holds the events that are not yet taken, oldest first. While the entry is
+	// active there is a token in the mailbox for each of them.
+	queue []envelope
+}
+
+type entryState uint8
+
+const (
+	starting entryState = iota // the epoch is being claimed, or the actor spawned
+	active
+	passivating // asked to stop; what comes is held back
+)
+
+// envelope is an event on its way, with what to do if it never arrives.
+type envelope struct {
+	event any
+	fail  func(error)
+}
+
+func (d *directory) init() {
+	d.seed = maphash.MakeSeed()
+	for i := range d.shards {
+		d.shards[i].entries = map[storage.ID]*entry{}
+	}
+}
+
+func (d *directory) shard(id storage.ID) *shard {
+	var h maphash.Hash
+	h.SetSeed(d.seed)
+	h.WriteString(id.Class)
+	h.WriteByte(0)
+	h.WriteString(id.Name)
+	return &d.shards[h.Sum64()%shards]
+}
+
+// all lists the objects that are not at rest.
+func (d *directory) all() iter.Seq[storage.ID] {
+	return func(yield func(storage.ID) bool) {
+		for i := range d.shards {
+			s := &d.shards[i]
+			s.mu.Lock()
+			ids := make([]storage.ID, 0, len(s.entries))
+			for id := range s.entries {
+				ids = append(ids, id)
+			}
+			s.mu.Unlock()
+			for _, id := range ids {
+				if !yield(id) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (d *directory) empty() bool {
+	for i := range d.shards {
+		d.shards[i].mu.Lock()
+		n := len(d.shards[i].entries)
+		d.shards[i].mu.Unlock()
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// enqueue puts an event into an object's queue, and starts the object if it is
+// at rest.
+func (h *Host) enqueue(id storage.ID, e envelope) error {
+	create := h.classes[id.Class]
+	if create == nil {
+		return &Error{Op: "send", ID: id, Hint: "register the class before the host starts", Err: errNoClass}
+	}
+	s := h.dir.shard(id)
+	s.mu.Lock()
+	en := s.entries[id]
+	if en == nil {
+		en = &entry{}
+		s.entries[id] = en
+		en.queue = append(en.queue, e)
+		s.mu.Unlock()
+		h.claim(id, create)
+		return nil
+	}
+	if _, control := e.event.(Drain); !control && len(en.queue) >= h.o.MaxQueued {
+		s.mu.Unlock()
+		return &Error{Op: "send", ID: id, Cause: Overload, Hint: "send less, or later"}
+	}
+	en.queue = append(en.queue, e)
+	if en.state == active {
+		en.inc.poke()
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+// claim begins the next incarnation of an object whose entry is starting.
+func (h *Host) claim(id storage.ID, create func() Machine) {
+	h.o.Store.Claim(id, func(epoch uint64, err error) {
+		if err != nil {
+			h.abandon(id, &Error{Op: "start", ID: id, Err: err})
+			return
+		}
+		newIncarnation(h, id, epoch, create()).spawn()
+	})
+}
+
+// abandon gives up an entry that could not be started.
+func (h *Host) abandon(id storage.ID, err error) {
+	s := h.dir.shard(id)
+	s.mu.Lock()
+	queue := s.entries[id].queue
+	delete(s.entries, id)
+	s.mu.Unlock()
+	failAll(queue, err)
+}
+
+func failAll(queue []envelope, err error) {
+	for _, e := range queue {
+		if e.fail != nil {
+			e.fail(err)
+		}
+	}
+}
+
+// activate is called when an incarnation's actor runs: what was held back comes
+// first.
+func (h *Host) activate(inc *incarnation) {
+	s := h.dir.shard(inc.id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if en := s.entries[inc.id]; en != nil && en.inc == inc && en.state == starting {
+		en.state = active
+		for range en.queue {
+			inc.poke()
+		}
+	}
+}
+
+// take removes the oldest event of an incarnation's queue.
+func (h *Host) take(inc *incarnation) (envelope, bool) {
+	s := h.dir.shard(inc.id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	en := s.entries[inc.id]
+	if en == nil || en.inc != inc || len(en.queue) == 0 {
+		return envelope{}, false
+	}
+	e := en.queue[0]
+	en.queue[0] = envelope{}
+	en.queue = en.queue[1:]
+	if len(en.queue) == 0 {
+		en.queue = nil
+	}
+	return e, true
+}
+
+// release takes an incarnation out of the directory. What has been held back
+// goes to the next one; with a cause, what its mailbox had been given fails.
+func (h *Host) release(inc *incarnation, cause error) {
+	s := h.dir.shard(inc.id)
+	s.mu.Lock()
+	en := s.entries[inc.id]
+	if en == nil || en.inc != inc {
+		s.mu.Unlock()
+		return
+	}
+	var lost []envelope
+	if cause != nil && en.state != passivating {
+		lost, en.queue = en.queue, nil
+	}
+	h.o.Store.Release(inc.id, inc.epoch)
+	again := len(en.queue) > 0
+	if again {
+		en.state, en.inc = starting, nil
+	} else {
+		delete(s.entries, inc.id)
+	}
+	s.mu.Unlock()
+	failAll(lost, cause)
+	if again {
+		h.claim(inc.id, h.classes[inc.id.Class])
+	}
+}

@@ -1,0 +1,54 @@
+// Package actor hosts objects: single-threaded, addressed by name, each with
+// transactional storage and one durable alarm, many of them on one shared heap.
+//
+// # Terms
+//
+// A class is a kind of object, registered once. An object is one identity of a
+// class. An incarnation is one life of an object in memory, and its number is
+// the epoch. An isolate is the group of incarnations that share a heap and are
+// reset together. A turn is one uninterrupted stretch of an object's code.
+//
+// # Two kinds of class
+//
+// A [Machine] handles each event in one turn, from start to end, and never
+// waits: it is what package mcp builds sessions on, and what a pure state
+// machine fits into. Most Go programs want [Define] instead: an object whose
+// code is ordinary blocking Go, with a goroutine for each event and one baton;
+// only the holder of the baton runs, and [State.Await] gives it back while the
+// code waits for something that is not the object's own.
+//
+// # What holds
+//
+//   - At most one turn of an object runs at a time; other events enter only at its
+//     awaits (I5).
+//   - Nothing leaves an object before the writes it rests on are durable: replies,
+//     calls and whatever is passed to [Turn.After] wait in the output gate. If a
+//     write fails they never leave, and the object is reset (I2).
+//   - The epoch grows with every activation, and storage refuses the writes of an
+//     older incarnation (I4).
+//   - A reset breaks every object of its isolate and no other (I10). Events in
+//     flight fail with an [Error] that names the cause; the next event makes a new
+//     incarnation.
+//   - What waits is bounded: [Options].MaxQueued (I12).
+//
+// # Placement and passivation
+//
+// The directory maps an identity to its incarnation. One lock for each of its
+// shards decides whether an event is enqueued or held back; what is held back
+// while an incarnation starts or stops comes first, in order, in the next one. An
+// idle object is evicted after [Options].EvictAfter: its memory goes, its storage
+// and its alarm stay.
+//
+// # Underneath
+//
+// Each incarnation is an actor of protoactor-go, spawned as a child of its
+// isolate's actor; its mailbox carries tokens, and the events themselves wait in
+// the directory. The dispatcher and the mailbox can be replaced, which is how the
+// simulator decides the order of everything.
+//
+// # Non-goals
+//
+// Go can't measure an object's memory nor stop a goroutine. An isolate counts
+// what is declared with Charge; a reset object's goroutine is abandoned, fenced
+// off from storage and from everything that waits in its output gate.
+package actor

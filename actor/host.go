@@ -1,0 +1,249 @@
+package actor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pa "github.com/asynkron/protoactor-go/actor"
+
+	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/internal/clock"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// Options configure a Host. The zero value of each field but Store means its
+// default.
+type Options struct {
+	// Store holds the objects' state. Required. The host does not close it.
+	Store storage.Store
+	// Clock tells the time. Default: the system's.
+	Clock clock.Clock
+	// Logger takes what operators should know. Default: slog.Default().
+	Logger *slog.Logger
+	// Isolates is the number of groups that share a heap. Default: 4.
+	Isolates int
+	// HeapLimit is the budget of one isolate, in bytes. Default: 128 MiB, that of the
+	// platform whose semantics these are.
+	HeapLimit int64
+	// MaxQueued bounds the events that wait for one object. Default: 1,000.
+	MaxQueued int
+	// EvictAfter is how long an object rests before its memory is given up.
+	// Default: 10 s. Negative: never.
+	EvictAfter time.Duration
+	// Dispatcher and Mailbox decide when incarnations run. Default: a goroutine for
+	// each mailbox that has work.
+	Dispatcher pa.Dispatcher
+	Mailbox    pa.MailboxProducer
+}
+
+func (o *Options) defaults() error {
+	if o.Store == nil {
+		return errors.New("actor: Options.Store is required")
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Real
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Isolates == 0 {
+		o.Isolates = 4
+	}
+	if o.HeapLimit == 0 {
+		o.HeapLimit = 128 << 20
+	}
+	if o.MaxQueued == 0 {
+		o.MaxQueued = 1000
+	}
+	if o.EvictAfter == 0 {
+		o.EvictAfter = 10 * time.Second
+	}
+	if o.Dispatcher == nil {
+		o.Dispatcher = pa.NewDefaultDispatcher(300)
+	}
+	if o.Mailbox == nil {
+		o.Mailbox = pa.UnboundedLockfree()
+	}
+	if o.Isolates < 0 || o.HeapLimit < 0 || o.MaxQueued < 0 {
+		return fmt.Errorf("actor: Options.Isolates, HeapLimit and MaxQueued must not be negative, got %d, %d, %d",
+			o.Isolates, o.HeapLimit, o.MaxQueued)
+	}
+	return nil
+}
+
+// Host runs the objects of one process.
+type Host struct {
+	o          Options
+	log        *slog.Logger
+	sys        *pa.ActorSystem
+	classes    map[string]func() Machine
+	isolates   []*isolate
+	dir        directory
+	breaks     breaks
+	dispatcher *alarm.Dispatcher
+
+	started  atomic.Bool
+	draining atomic.Bool
+	sweeping struct {
+		sync.Mutex
+		timer   clock.Timer
+		stopped bool
+		next    int // the shard that is looked at next
+	}
+}
+
+// NewHost makes a host. Register its classes, then call Start.
+func NewHost(o Options) (*Host, error) {
+	if err := o.defaults(); err != nil {
+		return nil, err
+	}
+	h := &Host{
+		o: o, log: o.Logger,
+		classes: map[string]func() Machine{},
+		sys: pa.NewActorSystem(pa.WithLoggerFactory(func(*pa.ActorSystem) *slog.Logger {
+			return slog.New(slog.DiscardHandler)
+		})),
+	}
+	h.dir.init()
+	for n := range o.Isolates {
+		h.isolates = append(h.isolates, newIsolate(h, n))
+	}
+	d, err := alarm.New(alarm.Options{Store: o.Store, Clock: o.Clock, Target: h, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	h.dispatcher = d
+	return h, nil
+}
+
+// Register makes a class of machines known. It must be called before Start, and
+// panics when the name is taken.
+func (h *Host) Register(class string, create func() Machine) {
+	if h.started.Load() {
+		panic("actor: Register after Start")
+	}
+	if _, taken := h.classes[class]; taken {
+		panic(fmt.Sprintf("actor: class %q is registered twice", class))
+	}
+	h.classes[class] = create
+}
+
+// Start begins to fire alarms and to evict idle objects. Events are taken before
+// it as well.
+func (h *Host) Start() error {
+	h.started.Store(true)
+	h.armSweep()
+	return h.dispatcher.Start()
+}
+
+// Clock is the clock that the host runs by.
+func (h *Host) Clock() clock.Clock { return h.o.Clock }
+
+// Store is where the host's objects live.
+func (h *Host) Store() storage.Store { return h.o.Store }
+
+// Logger is where the host logs to.
+func (h *Host) Logger() *slog.Logger { return h.log }
+
+// Send passes an event to an object, activating it when it is at rest. fail is
+// called, once, if the event turns out not to have been handled: the incarnation
+// was reset before it. An error of Send itself means the same. Send does not
+// wait for the event to be handled.
+func (h *Host) Send(id storage.ID, event any, fail func(error)) error {
+	if h.draining.Load() {
+		return &Error{Op: "send", ID: id, Cause: Shutdown, Hint: "send it again to the host that follows"}
+	}
+	return h.enqueue(id, envelope{event, fail})
+}
+
+// Active reports whether an object has an incarnation at this moment.
+func (h *Host) Active(id storage.ID) bool {
+	s := h.dir.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.entries[id]
+	return ok
+}
+
+// Fire runs an object's alarm: it is how the host serves alarm.Dispatcher.
+func (h *Host) Fire(d storage.Due, done func(error)) {
+	if err := h.enqueue(d.ID, envelope{&fired{d, done}, done}); err != nil {
+		done(err)
+	}
+}
+
+// Reset breaks one object: its memory is gone, its storage is not. The sentence
+// of the cause is what callers in flight get, or reason if it is not nil. An
+// object at rest has nothing to reset.
+func (h *Host) Reset(id storage.ID, c Cause, reason error) {
+	s := h.dir.shard(id)
+	s.mu.Lock()
+	var inc *incarnation
+	if e := s.entries[id]; e != nil {
+		inc = e.inc
+	}
+	s.mu.Unlock()
+	if inc != nil {
+		inc.breakWith(&Error{Op: "run", ID: id, Epoch: inc.epoch, Cause: c, Err: reason})
+	}
+}
+
+// Isolates is the number of isolates, which are numbered from 0.
+func (h *Host) Isolates() int { return len(h.isolates) }
+
+// IsolateOf is the number of the isolate that an object lives in.
+func (h *Host) IsolateOf(id storage.ID) int { return h.isolateOf(id).n }
+
+// ResetIsolate breaks every object of an isolate, and no other.
+func (h *Host) ResetIsolate(n int, c Cause, reason error) error {
+	if n < 0 || n >= len(h.isolates) {
+		return fmt.Errorf("actor: there is no isolate %d; this host has 0 to %d", n, len(h.isolates)-1)
+	}
+	h.isolates[n].reset(c, reason)
+	return nil
+}
+
+// Shutdown stops the host in order: no new events, no alarms, a Drain turn for
+// each object, then eviction. Objects that are still at work when ctx ends are
+// reset. The store stays open.
+func (h *Host) Shutdown(ctx context.Context) error {
+	if h.draining.Swap(true) {
+		return nil
+	}
+	h.sweeping.Lock()
+	h.sweeping.stopped = true
+	if h.sweeping.timer != nil {
+		h.sweeping.timer.Stop()
+	}
+	h.sweeping.Unlock()
+	err := h.dispatcher.Stop(ctx)
+	deadline, _ := ctx.Deadline()
+	for id := range h.dir.all() {
+		_ = h.enqueue(id, envelope{Drain{deadline}, nil})
+	}
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !h.dir.empty() {
+		h.sweepAll()
+		select {
+		case <-ctx.Done():
+			for id := range h.dir.all() {
+				h.Reset(id, Shutdown, nil)
+			}
+			if err == nil {
+				err = ctx.Err()
+			}
+			return err
+		case <-poll.C:
+		}
+	}
+	for _, i := range h.isolates {
+		h.sys.Root.Stop(i.pid)
+	}
+	return err
+}

@@ -1,0 +1,287 @@
+package actor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pa "github.com/asynkron/protoactor-go/actor"
+
+	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+var errNoClass = errors.New("no such class")
+
+// incarnation is one life of an object in memory, and an actor.
+type incarnation struct {
+	h       *Host
+	id      storage.ID
+	epoch   uint64
+	isolate *isolate
+	machine Machine
+	gate    gate
+	pid     *pa.PID
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+
+	broken  atomic.Pointer[Error]
+	touched atomic.Int64 // when it last handled an event, Unix nanoseconds
+	charged int64        // under isolate.mu
+
+	// alarm is the row as this incarnation knows it, once alarmKnown.
+	alarm      storage.Alarm
+	alarmKnown bool
+
+	mu      sync.Mutex
+	onBreak map[uint64]func(error)
+	hooks   uint64
+}
+
+func newIncarnation(h *Host, id storage.ID, epoch uint64, m Machine) *incarnation {
+	inc := &incarnation{h: h, id: id, epoch: epoch, isolate: h.isolateOf(id), machine: m}
+	inc.ctx, inc.cancel = context.WithCancelCause(context.Background())
+	inc.touched.Store(h.o.Clock.Now().UnixNano())
+	return inc
+}
+
+// What an incarnation's mailbox carries: the events themselves wait in the directory.
+type (
+	token struct{}
+	evict struct{}
+)
+
+// spawn asks the isolate to run the incarnation.
+func (inc *incarnation) spawn() {
+	s := inc.h.dir.shard(inc.id)
+	s.mu.Lock()
+	s.entries[inc.id].inc = inc
+	s.mu.Unlock()
+	inc.isolate.add(inc)
+	inc.h.sys.Root.Send(inc.isolate.pid, &spawn{inc})
+}
+
+// spawned is called by the isolate's actor before anything is sent to pid.
+func (inc *incarnation) spawned(pid *pa.PID) {
+	s := inc.h.dir.shard(inc.id)
+	s.mu.Lock()
+	inc.pid = pid
+	s.mu.Unlock()
+	if inc.err() != nil {
+		inc.h.sys.Root.Stop(pid)
+		return
+	}
+	inc.h.activate(inc)
+}
+
+// poke puts a token into the mailbox. Called with the shard's lock.
+func (inc *incarnation) poke() { inc.h.sys.Root.Send(inc.pid, token{}) }
+
+// err is why the incarnation is over, nil while it lives.
+func (inc *incarnation) err() error {
+	if e := inc.broken.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+func (inc *incarnation) Receive(ctx pa.Context) {
+	switch ctx.Message().(type) {
+	case *pa.Started:
+		inc.start()
+	case token:
+		if e, ok := inc.h.take(inc); ok {
+			inc.handle(e)
+		}
+	case evict:
+		inc.passivate()
+	}
+}
+
+func (inc *incarnation) start() {
+	if inc.err() != nil {
+		return
+	}
+	t := inc.turn()
+	err := inc.guard("start", func() error { return inc.machine.Start(t) })
+	if err != nil {
+		var e *Error
+		if !errors.As(err, &e) || e.Cause != Panicked {
+			e = &Error{Op: "start", ID: inc.id, Epoch: inc.epoch, Cause: ConstructorFailed, Err: err}
+		}
+		inc.breakWith(e)
+		return
+	}
+	t.end()
+}
+
+func (inc *incarnation) handle(e envelope) {
+	if err := inc.err(); err != nil {
+		failAll([]envelope{e}, err)
+		return
+	}
+	inc.touched.Store(inc.h.o.Clock.Now().UnixNano())
+	t := inc.turn()
+	if f, ok := e.event.(*fired); ok {
+		inc.runAlarm(t, f)
+		return
+	}
+	if err := inc.guard("run", func() error { inc.machine.Handle(t, e.event); return nil }); err != nil {
+		inc.breakWith(err)
+		failAll([]envelope{e}, err)
+		return
+	}
+	t.end()
+}
+
+// guard turns a panic into an Error that ends the incarnation.
+func (inc *incarnation) guard(op string, f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			e := &Error{Op: op, ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: fmt.Errorf("%v", r)}
+			inc.h.log.Error("object panicked", "object", inc.id.String(), "epoch", inc.epoch, "panic", r, "stack", string(debug.Stack()))
+			err = e
+		}
+	}()
+	return f()
+}
+
+// fired is an alarm on its way to its object.
+type fired struct {
+	due  storage.Due
+	done func(error)
+}
+
+// runAlarm runs the alarm if the row still says so. The row stays until the
+// handler's own commit completes it: a crash in between fires it again.
+func (inc *incarnation) runAlarm(t *Turn, f *fired) {
+	row, err := inc.alarmRow()
+	if err != nil {
+		f.done(err)
+		return
+	}
+	if row.At.IsZero() || row.At.After(t.now) || !row.At.Equal(f.due.At) {
+		f.done(nil) // completed or moved since it was read from the index
+		return
+	}
+	info := alarm.Info{Scheduled: row.At, Retry: row.Retry}
+	inc.alarm = storage.Alarm{} // none while it runs, until set anew
+	forget := t.OnBreak(f.done)
+	err = inc.guard("alarm", func() error {
+		inc.machine.Alarm(t, info, func(t *Turn, err error) {
+			inc.alarmRan(t, info, err)
+			t.After(func() { forget(); f.done(nil) })
+		})
+		return nil
+	})
+	if err != nil {
+		inc.breakWith(err)
+		return
+	}
+	t.end()
+}
+
+// alarmRan completes the row in turn t, or sets the retry.
+func (inc *incarnation) alarmRan(t *Turn, info alarm.Info, err error) {
+	if inc.alarm.At.IsZero() {
+		if err != nil {
+			wait, ok := alarm.Backoff(info.Retry, 0)
+			if ok {
+				t.writeAlarm(storage.Alarm{At: t.now.Add(wait), Retry: info.Retry + 1})
+			} else {
+				inc.h.log.Error("alarm given up after its last retry", "object", inc.id.String(), "retries", info.Retry, "error", err)
+				t.writeAlarm(storage.Alarm{})
+			}
+		} else {
+			t.writeAlarm(storage.Alarm{})
+		}
+	}
+	if err != nil {
+		inc.h.log.Warn("alarm failed", "object", inc.id.String(), "retry", info.Retry, "error", err)
+	}
+}
+
+// alarmRow is the alarm as the last batch of this incarnation left it, or as it
+// was found in storage.
+func (inc *incarnation) alarmRow() (storage.Alarm, error) {
+	if !inc.alarmKnown {
+		a, err := inc.h.o.Store.Alarm(inc.ctx, inc.id)
+		if err != nil {
+			return a, err
+		}
+		inc.alarm, inc.alarmKnown = a, true
+	}
+	return inc.alarm, nil
+}
+
+// passivate ends an idle incarnation in order, or lets it go on.
+func (inc *incarnation) passivate() {
+	s := inc.h.dir.shard(inc.id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	en := s.entries[inc.id]
+	if en == nil || en.inc != inc || en.state != passivating {
+		return
+	}
+	if inc.err() != nil {
+		return
+	}
+	if !inc.machine.Idle() || !inc.gate.idle() {
+		en.state = active
+		for range en.queue {
+			inc.poke()
+		}
+		return
+	}
+	inc.broken.CompareAndSwap(nil, &Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Superseded, Err: errEvicted})
+	inc.cancel(errEvicted)
+	inc.h.sys.Root.Stop(inc.pid)
+}
+
+var errEvicted = errors.New("the incarnation was evicted")
+
+// terminated is called by the isolate's actor when the incarnation's has ended.
+func (inc *incarnation) terminated() {
+	inc.isolate.remove(inc)
+	inc.h.release(inc, nil)
+}
+
+// breakWith resets the incarnation. It may be called from any goroutine, in the
+// middle of a turn as well: nobody waits for that turn to end.
+func (inc *incarnation) breakWith(err error) {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Aborted, Err: err}
+	}
+	if !inc.broken.CompareAndSwap(nil, e) {
+		return
+	}
+	inc.gate.shut()
+	inc.h.breaks.add(inc.id, e)
+	inc.cancel(e)
+	inc.isolate.remove(inc)
+	inc.mu.Lock()
+	hooks := inc.onBreak
+	inc.onBreak = nil
+	inc.mu.Unlock()
+	for _, k := range slices.Sorted(maps.Keys(hooks)) {
+		hooks[k](e)
+	}
+	inc.h.release(inc, e)
+	s := inc.h.dir.shard(inc.id)
+	s.mu.Lock()
+	pid := inc.pid
+	s.mu.Unlock()
+	if pid != nil {
+		inc.h.sys.Root.Stop(pid)
+	}
+}
+
+// restsSince is when the incarnation last handled an event.
+func (inc *incarnation) restsSince() time.Time { return time.Unix(0, inc.touched.Load()) }

@@ -1,0 +1,163 @@
+package actor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	pa "github.com/asynkron/protoactor-go/actor"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// isolate is the group of incarnations that share a heap and are reset together.
+// It is an actor, and its incarnations are its children.
+type isolate struct {
+	h   *Host
+	n   int
+	pid *pa.PID
+
+	mu      sync.Mutex
+	members map[*incarnation]struct{}
+	heap    int64 // bytes charged
+}
+
+// base is what an incarnation itself is charged, in bytes: about what a small
+// one was measured to keep.
+const base = 2 << 10
+
+func newIsolate(h *Host, n int) *isolate {
+	i := &isolate{h: h, n: n, members: map[*incarnation]struct{}{}}
+	props := pa.PropsFromProducer(func() pa.Actor { return &warden{byPID: map[string]*incarnation{}} },
+		pa.WithDispatcher(h.o.Dispatcher), pa.WithMailbox(h.o.Mailbox))
+	pid, err := h.sys.Root.SpawnNamed(props, fmt.Sprintf("isolate-%d", n))
+	if err != nil {
+		panic(err) // the actor system is this host's own: the name is free
+	}
+	i.pid = pid
+	return i
+}
+
+func (h *Host) isolateOf(id storage.ID) *isolate {
+	return h.isolates[fnv(id)%uint64(len(h.isolates))]
+}
+
+// fnv is a hash that is the same in every process, so that an object keeps its
+// isolate and the simulator its history.
+func fnv(id storage.ID) uint64 {
+	x := uint64(14695981039346656037)
+	for _, s := range [...]string{id.Class, "\x00", id.Name} {
+		for i := range len(s) {
+			x = (x ^ uint64(s[i])) * 1099511628211
+		}
+	}
+	return x
+}
+
+// warden is the isolate's actor: it spawns incarnations and watches them end.
+type warden struct{ byPID map[string]*incarnation }
+
+type spawn struct{ inc *incarnation }
+
+func (w *warden) Receive(ctx pa.Context) {
+	switch m := ctx.Message().(type) {
+	case *spawn:
+		inc := m.inc
+		pid := ctx.Spawn(pa.PropsFromProducer(func() pa.Actor { return inc },
+			pa.WithDispatcher(inc.h.o.Dispatcher), pa.WithMailbox(inc.h.o.Mailbox)))
+		w.byPID[pid.Id] = inc
+		inc.spawned(pid)
+	case *pa.Terminated:
+		if inc := w.byPID[m.Who.Id]; inc != nil {
+			delete(w.byPID, m.Who.Id)
+			inc.terminated()
+		}
+	}
+}
+
+func (i *isolate) add(inc *incarnation) {
+	i.mu.Lock()
+	i.members[inc] = struct{}{}
+	i.heap += base
+	i.mu.Unlock()
+}
+
+// remove ends an incarnation's membership and gives back all that it charged.
+func (i *isolate) remove(inc *incarnation) {
+	i.mu.Lock()
+	if _, ok := i.members[inc]; ok {
+		delete(i.members, inc)
+		i.heap -= base + inc.charged
+		inc.charged = 0
+	}
+	i.mu.Unlock()
+}
+
+// charge accounts for memory. What does not fit resets the isolate, whoever
+// filled it: the error names the victim, and the largest holders.
+func (i *isolate) charge(inc *incarnation, n int64) error {
+	i.mu.Lock()
+	if _, ok := i.members[inc]; !ok {
+		i.mu.Unlock()
+		return inc.err()
+	}
+	if i.heap+n <= i.h.o.HeapLimit {
+		i.heap += n
+		inc.charged += n
+		i.mu.Unlock()
+		return nil
+	}
+	err := fmt.Errorf("isolate %d holds %d of %d bytes and %s asked for %d more; the largest holders: %s",
+		i.n, i.heap, i.h.o.HeapLimit, inc.id, n, i.holders())
+	i.mu.Unlock()
+	i.reset(MemoryLimit, err)
+	return inc.err()
+}
+
+// holders names the members that charge most. Called with the lock.
+func (i *isolate) holders() string {
+	all := slices.SortedFunc(maps.Keys(i.members), func(a, b *incarnation) int {
+		if a.charged != b.charged {
+			return int(b.charged>>10 - a.charged>>10)
+		}
+		return slices.Compare([]string{a.id.Class, a.id.Name}, []string{b.id.Class, b.id.Name})
+	})
+	s := ""
+	for _, inc := range all[:min(3, len(all))] {
+		if s != "" {
+			s += ", "
+		}
+		s += fmt.Sprintf("%s (%d bytes)", inc.id, base+inc.charged)
+	}
+	return s
+}
+
+func (i *isolate) discharge(inc *incarnation, n int64) {
+	i.mu.Lock()
+	if _, ok := i.members[inc]; ok {
+		i.heap -= n
+		inc.charged -= n
+	}
+	i.mu.Unlock()
+}
+
+func (i *isolate) reset(c Cause, reason error) {
+	i.mu.Lock()
+	all := slices.SortedFunc(maps.Keys(i.members), func(a, b *incarnation) int {
+		return slices.Compare([]string{a.id.Class, a.id.Name}, []string{b.id.Class, b.id.Name})
+	})
+	i.mu.Unlock()
+	i.h.log.Warn("isolate reset", "isolate", i.n, "cause", c.String(), "objects", len(all), "reason", reason)
+	for _, inc := range all {
+		inc.breakWith(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: c, Err: reason})
+	}
+}
+
+// Heap is what is charged on an isolate's heap, in bytes.
+func (h *Host) Heap(isolate int) int64 {
+	i := h.isolates[isolate]
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.heap
+}

@@ -1,0 +1,166 @@
+package actor
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// State is an object's own side of the host: its storage, its alarm, and the
+// baton that makes it single-threaded. Its methods belong to the object's code:
+// they fail with ErrNoTurn when another goroutine calls them.
+type State struct {
+	id     storage.ID
+	epoch  uint64
+	life   context.Context
+	post   func(any) error
+	charge func(int64) (func(), error)
+	abort  func(error)
+	err    func() error
+
+	turn    *Turn // of the holder of the baton
+	task    *task // the holder; nil in the constructor
+	waiting int   // tasks that have begun and not ended
+}
+
+// ErrNoTurn: a method of State was called by who does not hold the baton.
+var ErrNoTurn = errors.New("not in a turn of the object: only its own code may use its State, and not while it awaits")
+
+// ID names the object.
+func (s *State) ID() storage.ID { return s.id }
+
+// Epoch is the incarnation's number.
+func (s *State) Epoch() uint64 { return s.epoch }
+
+func (s *State) holder() (*Turn, error) {
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	if s.turn == nil {
+		return nil, ErrNoTurn
+	}
+	return s.turn, nil
+}
+
+// Get reads a value; nil when the key is not there.
+func (s *State) Get(key string) ([]byte, error) {
+	t, err := s.holder()
+	if err != nil {
+		return nil, err
+	}
+	return t.Get(key)
+}
+
+// List reads rows. The loop must not await.
+func (s *State) List(r storage.Range) iter.Seq2[storage.Entry, error] {
+	t, err := s.holder()
+	if err != nil {
+		return func(yield func(storage.Entry, error) bool) { yield(storage.Entry{}, err) }
+	}
+	return t.List(r)
+}
+
+// Put writes a value. Writes with no await in between are one commit.
+func (s *State) Put(key string, value []byte) error {
+	t, err := s.holder()
+	if err != nil {
+		return err
+	}
+	t.Put(key, append([]byte{}, value...))
+	return nil
+}
+
+// Delete deletes a value.
+func (s *State) Delete(key string) error {
+	t, err := s.holder()
+	if err != nil {
+		return err
+	}
+	t.Delete(key)
+	return nil
+}
+
+// DeleteAll deletes every value and the alarm.
+func (s *State) DeleteAll() error {
+	t, err := s.holder()
+	if err != nil {
+		return err
+	}
+	t.Clear()
+	return nil
+}
+
+// SetAlarm sets the object's one alarm. A time in the past means now; the zero
+// time is an error.
+func (s *State) SetAlarm(at time.Time) error {
+	t, err := s.holder()
+	switch {
+	case err != nil:
+		return err
+	case at.Unix() <= 0:
+		return &Error{Op: "set alarm", ID: s.id, Err: errors.New("the time must be after 1970"), Hint: "use DeleteAlarm to have none"}
+	}
+	return t.SetAlarm(at)
+}
+
+// DeleteAlarm deletes the alarm.
+func (s *State) DeleteAlarm() error {
+	t, err := s.holder()
+	if err != nil {
+		return err
+	}
+	return t.SetAlarm(time.Time{})
+}
+
+// Alarm is when the alarm is due; zero when there is none, or while it runs.
+func (s *State) Alarm() (time.Time, error) {
+	t, err := s.holder()
+	if err != nil {
+		return time.Time{}, err
+	}
+	return t.Alarm()
+}
+
+// Charge accounts for memory that the object keeps, in bytes. What does not fit
+// on the isolate's heap resets the isolate.
+func (s *State) Charge(bytes int64) (release func(), err error) { return s.charge(bytes) }
+
+// Abort resets the object: what this turn wrote is dropped.
+func (s *State) Abort(reason error) { s.abort(reason) }
+
+// Await gives the baton back while f runs, and takes it again: other events of
+// the object may run meanwhile. f must not use the State. It begins when
+// everything written so far is durable, so that what it tells others is true.
+// In the constructor nothing else runs, and f runs at once.
+func (s *State) Await(ctx context.Context, f func(context.Context) error) error {
+	t, err := s.holder()
+	if err != nil {
+		return err
+	}
+	if s.task == nil {
+		return f(ctx)
+	}
+	me := s.task
+	durable := make(chan struct{})
+	t.After(func() { close(durable) })
+	s.turn, s.task = nil, nil
+	me.yield <- struct{}{}
+	select {
+	case <-durable:
+		err = f(ctx)
+	case <-s.life.Done():
+		return s.err()
+	}
+	if gone := s.post(resume{me}); gone != nil {
+		return gone
+	}
+	select {
+	case <-me.resume:
+		return err
+	case <-s.life.Done():
+		return s.err()
+	}
+}

@@ -1,0 +1,60 @@
+package actor
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// The sweep looks for objects that rest: one timer for all, which visits a part
+// of the directory at each tick and so everything within a second.
+const (
+	sweepTick  = 100 * time.Millisecond
+	sweepParts = 10
+)
+
+func (h *Host) armSweep() {
+	if h.o.EvictAfter < 0 {
+		return
+	}
+	h.sweeping.Lock()
+	defer h.sweeping.Unlock()
+	if h.sweeping.stopped {
+		return
+	}
+	h.sweeping.timer = h.o.Clock.AfterFunc(sweepTick, func() {
+		h.sweeping.Lock()
+		from := h.sweeping.next
+		h.sweeping.next = (from + 1) % sweepParts
+		h.sweeping.Unlock()
+		before := h.o.Clock.Now().Add(-h.o.EvictAfter)
+		for i := from; i < shards; i += sweepParts {
+			h.sweepShard(&h.dir.shards[i], before)
+		}
+		h.armSweep()
+	})
+}
+
+// sweepAll asks every object to rest that can.
+func (h *Host) sweepAll() {
+	now := h.o.Clock.Now().Add(time.Hour)
+	for i := range h.dir.shards {
+		h.sweepShard(&h.dir.shards[i], now)
+	}
+}
+
+func (h *Host) sweepShard(s *shard, before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var resting []*entry
+	for _, en := range s.entries {
+		if en.state == active && len(en.queue) == 0 && en.inc.restsSince().Before(before) {
+			resting = append(resting, en)
+		}
+	}
+	slices.SortFunc(resting, func(a, b *entry) int { return cmp.Compare(a.inc.epoch, b.inc.epoch) })
+	for _, en := range resting {
+		en.state = passivating
+		h.sys.Root.Send(en.inc.pid, evict{})
+	}
+}

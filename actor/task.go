@@ -1,0 +1,123 @@
+package actor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/kalpahost/kalpa/alarm"
+)
+
+// task is an event of an object in progress: a goroutine that runs only while it
+// holds the baton. The baton is the turn: the mailbox waits until the task gives
+// it back.
+type task struct {
+	resume chan struct{}
+	yield  chan struct{}
+}
+
+// resume is the event by which a task that has awaited queues for the baton.
+type resume struct{ *task }
+
+// object runs a Class's code as a Machine.
+type object[T any] struct {
+	class *Class[T]
+	state *State
+	obj   *T
+}
+
+func (o *object[T]) Start(t *Turn) error {
+	o.state = &State{
+		id: t.ID(), epoch: t.Epoch(), life: t.Context(), post: t.Poster(), charge: t.Charger(), abort: t.Abort,
+		err: t.inc.err, turn: t,
+	}
+	var err error
+	o.obj, err = o.class.create(t.Context(), o.state)
+	if err == nil && o.obj == nil {
+		err = errors.New("the constructor returned nothing")
+	}
+	if t.inc.err() == nil {
+		o.state.turn = nil
+	}
+	return err
+}
+
+func (o *object[T]) Handle(t *Turn, event any) {
+	switch e := event.(type) {
+	case *call:
+		m, ok := o.class.methods[e.method]
+		if !ok {
+			e.reply(nil, &Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Err: fmt.Errorf("class %q has no method %q", o.class.name, e.method)})
+			return
+		}
+		// The reply waits in the gate; when the incarnation is reset, so does the caller no more.
+		forget := t.OnBreak(func(err error) { e.reply(nil, err) })
+		o.begin(t, func(ctx context.Context) func(*Turn) {
+			out, err := m(o.obj, ctx, e.in)
+			return func(t *Turn) { t.After(func() { forget(); e.reply(out, err) }) }
+		})
+	case resume:
+		o.run(t, e.task, func() { e.task.resume <- struct{}{} })
+	case Drain:
+	}
+}
+
+func (o *object[T]) Alarm(t *Turn, info alarm.Info, done func(*Turn, error)) {
+	a, ok := any(o.obj).(Alarmer)
+	if !ok {
+		done(t, nil)
+		return
+	}
+	o.begin(t, func(ctx context.Context) func(*Turn) {
+		err := a.Alarm(ctx, info)
+		return func(t *Turn) { done(t, err) }
+	})
+}
+
+// Idle: no event is in progress. What the object keeps in memory is a cache of
+// its storage.
+func (o *object[T]) Idle() bool { return o.state != nil && o.state.waiting == 0 }
+
+// begin starts a task. f runs in turns; what it returns runs in its last one.
+func (o *object[T]) begin(t *Turn, f func(context.Context) func(*Turn)) {
+	me := &task{resume: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
+	o.state.waiting++
+	o.run(t, me, func() {
+		go func() {
+			end, err := o.guard(t, f)
+			if t.inc.err() != nil {
+				return // abandoned: the baton is nobody's
+			}
+			if err != nil {
+				t.inc.breakWith(err)
+				return
+			}
+			o.state.waiting--
+			end(o.state.turn)
+			o.state.turn, o.state.task = nil, nil
+			me.yield <- struct{}{}
+		}()
+	})
+}
+
+func (o *object[T]) guard(t *Turn, f func(context.Context) func(*Turn)) (end func(*Turn), err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			t.inc.h.log.Error("object panicked", "object", t.ID().String(), "epoch", t.Epoch(), "panic", r, "stack", string(debug.Stack()))
+			err = &Error{Op: "run", ID: t.ID(), Epoch: t.Epoch(), Cause: Panicked, Err: fmt.Errorf("%v", r)}
+		}
+	}()
+	return f(t.Context()), nil
+}
+
+// run hands the baton to a task and waits until it comes back, or the
+// incarnation is reset: nobody waits for an abandoned task.
+func (o *object[T]) run(t *Turn, me *task, handOver func()) {
+	o.state.turn, o.state.task = t, me
+	handOver()
+	select {
+	case <-me.yield:
+	case <-t.Context().Done():
+	}
+}

@@ -1,0 +1,234 @@
+package actor
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// Turn is one uninterrupted stretch of an object's code. What it writes lands in
+// one batch when it ends. It must not be used after that, nor from another
+// goroutine.
+type Turn struct {
+	inc   *incarnation
+	now   time.Time
+	batch *storage.Batch
+	after []func()
+}
+
+func (inc *incarnation) turn() *Turn { return &Turn{inc: inc, now: inc.h.o.Clock.Now()} }
+
+// Now is the time at which the turn began.
+func (t *Turn) Now() time.Time { return t.now }
+
+// ID names the object.
+func (t *Turn) ID() storage.ID { return t.inc.id }
+
+// Epoch is the incarnation's number.
+func (t *Turn) Epoch() uint64 { return t.inc.epoch }
+
+// Last is the reset that ended the incarnation before this one, nil when it was
+// not reset in this process, or too many others were since.
+func (t *Turn) Last() *Error { return t.inc.h.breaks.last(t.inc.id) }
+
+// Context ends with the incarnation; its cause is the reset's error.
+func (t *Turn) Context() context.Context { return t.inc.ctx }
+
+func (t *Turn) overlay() *overlay {
+	bs := t.inc.gate.unapplied()
+	if t.batch != nil {
+		bs = append(bs, t.batch)
+	}
+	return overlayOf(bs)
+}
+
+// Get reads a row, nil when there is none.
+func (t *Turn) Get(key string) ([]byte, error) {
+	return t.overlay().get(t.inc.ctx, t.inc.h.o.Store, t.inc.id, key)
+}
+
+// List reads rows.
+func (t *Turn) List(r storage.Range) iter.Seq2[storage.Entry, error] {
+	return t.overlay().list(t.inc.ctx, t.inc.h.o.Store, t.inc.id, r)
+}
+
+func (t *Turn) write() *storage.Batch {
+	if t.batch == nil {
+		t.batch = &storage.Batch{ID: t.inc.id, Epoch: t.inc.epoch}
+	}
+	return t.batch
+}
+
+// Put writes a row. The value must not be modified any more.
+func (t *Turn) Put(key string, value []byte) {
+	b := t.write()
+	for i := range b.Puts {
+		if b.Puts[i].Key == key {
+			b.Puts[i].Value = value
+			return
+		}
+	}
+	b.Puts = append(b.Puts, storage.Entry{Key: key, Value: value})
+}
+
+// Delete deletes a row.
+func (t *Turn) Delete(key string) {
+	b := t.write()
+	for i := range b.Puts {
+		if b.Puts[i].Key == key {
+			b.Puts = append(b.Puts[:i], b.Puts[i+1:]...)
+			break
+		}
+	}
+	b.Deletes = append(b.Deletes, key)
+}
+
+// Clear deletes all rows of the object and its alarm.
+func (t *Turn) Clear() {
+	b := t.write()
+	b.Clear, b.Puts, b.Deletes = true, nil, nil
+	t.writeAlarm(storage.Alarm{})
+}
+
+// SetAlarm sets the object's alarm; the zero time deletes it. Setting what is set
+// already writes nothing.
+func (t *Turn) SetAlarm(at time.Time) error {
+	row, err := t.inc.alarmRow()
+	if err != nil {
+		return err
+	}
+	if !at.IsZero() {
+		at = ceil(at)
+	}
+	if row.At.Equal(at) {
+		return nil
+	}
+	t.writeAlarm(storage.Alarm{At: at})
+	return nil
+}
+
+// Alarm is when the alarm is due; zero when there is none, or while it runs.
+func (t *Turn) Alarm() (time.Time, error) {
+	row, err := t.inc.alarmRow()
+	return row.At, err
+}
+
+// ceil rounds up to the resolution of an alarm row, so that none fires early.
+func ceil(at time.Time) time.Time {
+	c := at.Truncate(time.Microsecond)
+	if c.Before(at) {
+		c = c.Add(time.Microsecond)
+	}
+	return c
+}
+
+func (t *Turn) writeAlarm(a storage.Alarm) {
+	t.inc.alarm, t.inc.alarmKnown = a, true
+	t.write().Alarm = &a
+}
+
+// After lets f run when everything written so far, in this turn and before it,
+// is durable: it is the only way out of the object. Functions run in order, must
+// not block, and never run when the incarnation is reset first.
+func (t *Turn) After(f func()) { t.after = append(t.after, f) }
+
+// Abort resets the object after this turn, which leaves no trace.
+func (t *Turn) Abort(reason error) {
+	t.inc.breakWith(&Error{Op: "run", ID: t.inc.id, Epoch: t.inc.epoch, Cause: Aborted, Err: reason})
+}
+
+// OnBreak registers f to be called when the incarnation is reset, from whichever
+// goroutine resets it; f must not block. forget takes the registration back.
+func (t *Turn) OnBreak(f func(error)) (forget func()) {
+	inc := t.inc
+	inc.mu.Lock()
+	if err := inc.err(); err != nil {
+		inc.mu.Unlock()
+		f(err)
+		return func() {}
+	}
+	if inc.onBreak == nil {
+		inc.onBreak = map[uint64]func(error){}
+	}
+	inc.hooks++
+	k := inc.hooks
+	inc.onBreak[k] = f
+	inc.mu.Unlock()
+	return func() {
+		inc.mu.Lock()
+		delete(inc.onBreak, k)
+		inc.mu.Unlock()
+	}
+}
+
+// Poster returns a function by which the incarnation's own helpers (a runtime, a
+// timer) post events to it, and to no later incarnation. It fails with the
+// reset's error when the incarnation is over.
+func (t *Turn) Poster() func(event any) error {
+	inc := t.inc
+	return func(event any) error { return inc.h.post(inc, event) }
+}
+
+// post enqueues an event for one incarnation only.
+func (h *Host) post(inc *incarnation, event any) error {
+	s := h.dir.shard(inc.id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := inc.err(); err != nil {
+		return err
+	}
+	en := s.entries[inc.id]
+	if en == nil || en.inc != inc {
+		return &Error{Op: "post", ID: inc.id, Epoch: inc.epoch, Cause: Superseded}
+	}
+	en.queue = append(en.queue, envelope{event: event})
+	if en.state == active {
+		inc.poke()
+	}
+	return nil
+}
+
+// Charger returns a function that accounts for memory that the object keeps, in
+// bytes; see [Host.Heap]. It may be called from any goroutine. What does not fit
+// resets the isolate.
+func (t *Turn) Charger() func(bytes int64) (release func(), err error) {
+	inc := t.inc
+	return func(bytes int64) (func(), error) {
+		if err := inc.isolate.charge(inc, bytes); err != nil {
+			return nil, err
+		}
+		return sync.OnceFunc(func() { inc.isolate.discharge(inc, bytes) }), nil
+	}
+}
+
+// end seals the turn: its batch is submitted, its outputs wait behind it.
+func (t *Turn) end() {
+	inc := t.inc
+	if inc.err() != nil {
+		return // an abandoned task may still be using the turn
+	}
+	if b := t.batch; b != nil {
+		t.batch = nil
+		inc.gate.seal(b)
+		inc.h.o.Store.Submit(b, func(err error) {
+			if err == nil {
+				inc.gate.confirmed()
+				return
+			}
+			cause := CommitFailed
+			if isStale(err) {
+				cause = Superseded
+			}
+			inc.breakWith(&Error{Op: "commit", ID: inc.id, Epoch: inc.epoch, Cause: cause, Err: err})
+		})
+	}
+	after := t.after
+	t.after = nil
+	inc.gate.pass(after)
+}
+
+func isStale(err error) bool { return errors.Is(err, storage.ErrStaleEpoch) }

@@ -1,0 +1,183 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// source reads a session's rows; a turn is one.
+type source interface {
+	List(storage.Range) iter.Seq2[storage.Entry, error]
+}
+
+// load rebuilds the state from storage. What the ledger holds was left by
+// incarnations that are gone, and is answered as lost to l.
+func (s *state) load(src source, l Loss, now time.Time, o *out) error {
+	var rows []*owed
+	// Everything but the events and the runtime's own state.
+	for _, r := range []storage.Range{{End: prefixEvent}, {Start: prefixEvent + "\xff", End: prefixState}} {
+		for e, err := range src.List(r) {
+			if err != nil {
+				return err
+			}
+			if err := s.loadRow(e, &rows); err != nil {
+				if e.Key == keyMeta {
+					return err
+				}
+				s.log.Error("a row of the session does not decode and is left alone", "key", e.Key, "error", err)
+			}
+		}
+	}
+	if s.meta == nil {
+		return nil
+	}
+	s.cfg = s.configured(s.meta.Server)
+	if s.active.IsZero() {
+		s.active = s.meta.Created
+	}
+	if s.active.After(now) {
+		s.active = now
+	}
+	for _, r := range rows {
+		if s.streams[r.stream.id] == nil {
+			s.streams[r.stream.id] = r.stream
+		}
+	}
+	for _, id := range sortedKeys(s.streams) {
+		if err := s.loadLog(src, s.streams[id], now); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(s.marks, func(a, b mark) int { return a.at.Compare(b.at) })
+	if s.meta.Ended {
+		return nil
+	}
+	slices.SortStableFunc(rows, func(a, b *owed) int { return a.At.Compare(b.At) })
+	for _, r := range rows {
+		r.stream.owes = append(r.stream.owes, r)
+		s.live = append(s.live, r)
+	}
+	for _, r := range rows {
+		s.lose(r, l, o)
+	}
+	if s.meta.Version == "" && !s.meta.Ended {
+		s.end(o) // initialize was never answered: nobody can use this session
+	}
+	s.saveStreams(o)
+	return nil
+}
+
+func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
+	switch key := e.Key; {
+	case key == keyMeta:
+		s.meta = &meta{}
+		return json.Unmarshal(e.Value, s.meta)
+	case key == keyActivity:
+		return json.Unmarshal(e.Value, &s.active)
+	case key == keyInitialize:
+		s.initParams = e.Value
+	case key == keyResult:
+		s.result = e.Value
+	case key == keyInitialized:
+		s.initialized = e.Value
+	case key == keyLevel:
+		s.level = e.Value
+	case strings.HasPrefix(key, prefixSub):
+		s.subs[key[len(prefixSub):]] = e.Value
+	case strings.HasPrefix(key, prefixHeld):
+		n, err := strconv.ParseUint(key[len(prefixHeld):], 16, 64)
+		if err != nil {
+			return err
+		}
+		s.heldNext = max(s.heldNext, n)
+		s.held = append(s.held, heldRow{n, mustParse(e.Value)})
+	case strings.HasPrefix(key, prefixStream):
+		return s.loadStream(key[len(prefixStream):], e.Value)
+	case strings.HasPrefix(key, prefixOwed):
+		id, ord, _ := strings.Cut(key[len(prefixOwed):], "/")
+		r := &owed{}
+		if err := json.Unmarshal(e.Value, r); err != nil {
+			return err
+		}
+		var err error
+		if r.ord, err = strconv.Atoi(ord); err != nil {
+			return err
+		}
+		// The stream's own row comes later in the order of keys.
+		for _, o := range *rows {
+			if o.stream.id == id {
+				r.stream = o.stream
+			}
+		}
+		if r.stream == nil {
+			r.stream = &stream{id: id, post: true}
+			s.streams[id] = r.stream
+		}
+		*rows = append(*rows, r)
+	default:
+		return fmt.Errorf("the key is not one of a session's")
+	}
+	return nil
+}
+
+func (s *state) loadStream(id string, value []byte) error {
+	var r streamRow
+	if err := json.Unmarshal(value, &r); err != nil {
+		return err
+	}
+	st := s.streams[id]
+	if st == nil {
+		st = &stream{id: id, post: strings.HasPrefix(id, "p")}
+		s.streams[id] = st
+	}
+	st.prime, st.over, st.flushedAt = r.Prime, r.Over, r.At
+	if r.Flushed != "" {
+		var err error
+		if st.flushed, err = ParseEventID(r.Flushed); err != nil {
+			return err
+		}
+		st.sent = st.flushed
+	}
+	switch {
+	case r.Done:
+		st.last = st.flushed
+		s.marks = append(s.marks, mark{st, st.last, r.At, true})
+	case st.over:
+		s.marks = append(s.marks, mark{st, EventID{id, 1 << 62, 0}, r.At, true})
+	case !st.post:
+		s.get = st
+		if r.Flushed != "" {
+			s.marks = append(s.marks, mark{st, st.flushed, r.At, false})
+		}
+	}
+	return nil
+}
+
+// loadLog finds the end of a stream's log and its size.
+func (s *state) loadLog(src source, st *stream, now time.Time) error {
+	if st.flushedAt.After(now) {
+		st.flushedAt = now
+	}
+	if st.done() && st.last.Stream != "" {
+		return nil // delivered to its end, and about to go
+	}
+	for e, err := range src.List(storage.Range{Prefix: prefixEvent + st.id + "/"}) {
+		if err != nil {
+			return err
+		}
+		if st.last, err = parseEventKey(e.Key); err != nil {
+			s.log.Error("an event is left alone", "key", e.Key, "error", err)
+			continue
+		}
+		st.bytes += int64(len(e.Value))
+	}
+	s.logBytes += st.bytes
+	return nil
+}

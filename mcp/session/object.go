@@ -1,0 +1,237 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/mcp/wire"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// object drives a session's machine: it is the one place where what a step
+// yields is written, read and done.
+type object struct {
+	svc *Service
+	s   *state
+	rt  *resident // the runtime of the present generation; nil: none
+	// links break the sockets when the incarnation is reset.
+	links map[*Socket]func()
+	post  func(event any) error
+}
+
+func (obj *object) Start(t *actor.Turn) error {
+	obj.post = t.Poster()
+	obj.links = map[*Socket]func(){}
+	obj.s = newState(t.ID().Name, t.Epoch(), obj.svc)
+	l := Lost(ReasonRestart)
+	if last := t.Last(); last != nil && last.Cause != actor.NoCause {
+		l = LostTo(last.Cause)
+	}
+	var o out
+	if err := obj.s.load(t, l, t.Now(), &o); err != nil {
+		return err
+	}
+	return obj.apply(t, &o)
+}
+
+func (obj *object) Handle(t *actor.Turn, event any) {
+	switch e := event.(type) {
+	case Event:
+		obj.link(t, e)
+	case stateOp:
+		e.run(t)
+		return
+	case closed:
+		if obj.rt != nil && obj.rt.gen == e.gen {
+			obj.rt = nil
+		}
+	case actor.Drain:
+		event = drain{}
+		if !e.Deadline.IsZero() {
+			// What is still under way shortly before the end is answered as lost, so that
+			// the answers get out.
+			left := e.Deadline.Sub(t.Now())
+			obj.svc.host.Clock().AfterFunc(left-min(left/3, time.Second), func() { _ = obj.post(hasten{}) })
+		}
+	}
+	if m, ok := event.(fromRuntime); ok {
+		defer obj.handled(m)
+	}
+	var o out
+	obj.s.step(event, t.Now(), &o)
+	if err := obj.apply(t, &o); err != nil {
+		t.Abort(err)
+	}
+}
+
+func (obj *object) handled(m fromRuntime) {
+	if obj.rt != nil && obj.rt.gen == m.gen {
+		obj.rt.release(m.msg)
+	}
+}
+
+func (obj *object) Alarm(t *actor.Turn, _ alarm.Info, done func(*actor.Turn, error)) {
+	var o out
+	obj.s.step(ring{}, t.Now(), &o)
+	err := obj.apply(t, &o)
+	done(t, err)
+}
+
+// Idle: nothing is resident, and nobody listens.
+func (obj *object) Idle() bool {
+	return obj.rt == nil && obj.s.rt.phase == none && len(obj.s.sockets) == 0 && len(obj.links) == 0
+}
+
+// link makes a reset of the incarnation break the event's socket.
+func (obj *object) link(t *actor.Turn, e Event) {
+	sock := e.socket()
+	switch e.(type) {
+	case *Flushed:
+		return
+	case *Gone:
+		obj.unlink(sock)
+		return
+	}
+	obj.links[sock] = t.OnBreak(func(err error) { sock.End(End{Kind: Broken, Err: err}) })
+}
+
+func (obj *object) unlink(sock *Socket) {
+	if forget := obj.links[sock]; forget != nil {
+		forget()
+		delete(obj.links, sock)
+	}
+}
+
+// apply writes and reads what a step asked for, and queues its effects.
+func (obj *object) apply(t *actor.Turn, o *out) error {
+	for len(o.reads)+len(o.trims)+len(o.puts)+len(o.deletes) > 0 || o.clear {
+		if o.clear {
+			t.Clear()
+		}
+		for _, k := range o.deletes {
+			t.Delete(k)
+		}
+		for _, e := range o.puts {
+			t.Put(e.Key, e.Value)
+		}
+		reads, trims := o.reads, o.trims
+		o.puts, o.deletes, o.reads, o.trims, o.clear = nil, nil, nil, nil, false
+		for _, tr := range trims {
+			if err := obj.trim(t, tr); err != nil {
+				return err
+			}
+		}
+		for _, r := range reads {
+			p, err := obj.page(t, r)
+			if err != nil {
+				return err
+			}
+			obj.s.step(p, t.Now(), o)
+		}
+	}
+	if err := t.SetAlarm(obj.s.deadline()); err != nil {
+		return err
+	}
+	for _, e := range o.effects {
+		obj.queue(t, e)
+	}
+	return nil
+}
+
+// page reads the next events of a stream.
+func (obj *object) page(t *actor.Turn, r read) (page, error) {
+	p := page{st: r.st, socket: r.socket, last: r.after}
+	size := 0
+	for e, err := range t.List(storage.Range{Prefix: prefixEvent + r.st.id + "/", After: eventKey(r.after), Limit: pageLimit + 1}) {
+		if err != nil {
+			return p, err
+		}
+		if len(p.frames) == pageLimit || size > DefaultPending/2 {
+			p.more = true
+			break
+		}
+		id, err := parseEventKey(e.Key)
+		if err != nil {
+			continue // reported when it was loaded
+		}
+		f := Frame{ID: id.String(), Data: e.Value}
+		if m, err := wire.Parse(e.Value); err == nil && m.Kind() == wire.Response {
+			f.Answers = m.ID()
+		}
+		p.frames, p.last = append(p.frames, f), id
+		size += len(e.Value)
+	}
+	return p, nil
+}
+
+// trim deletes events that have been delivered and whose retention is over.
+func (obj *object) trim(t *actor.Turn, tr trim) error {
+	for e, err := range t.List(storage.Range{Prefix: prefixEvent + tr.st.id + "/"}) {
+		if err != nil {
+			return err
+		}
+		if id, err := parseEventKey(e.Key); err == nil && tr.upto.Less(id) && !tr.whole {
+			break
+		}
+		t.Delete(e.Key)
+		tr.st.bytes -= int64(len(e.Value))
+		obj.s.logBytes -= int64(len(e.Value))
+	}
+	if tr.whole {
+		t.Delete(prefixStream + tr.st.id)
+		obj.s.drop(tr.st)
+	}
+	return nil
+}
+
+// queue puts an effect behind the output gate.
+func (obj *object) queue(t *actor.Turn, e effect) {
+	switch e := e.(type) {
+	case openSocket:
+		t.After(func() { e.sock.Open(e.opening) })
+	case push:
+		t.After(func() { e.sock.Push(e.frame) })
+	case endSocket:
+		obj.unlink(e.sock)
+		t.After(func() { e.sock.End(e.end) })
+	case build:
+		rt := newResident(obj, t, e.gen)
+		obj.rt = rt
+		t.After(rt.start)
+	case deliver:
+		if rt := obj.rt; rt != nil && rt.gen == e.gen {
+			t.After(func() { rt.deliver(e.msg) })
+		}
+	case closeRuntime:
+		if rt := obj.rt; rt != nil && rt.gen == e.gen {
+			t.After(rt.close)
+		}
+	}
+}
+
+// stateOp runs a runtime's access to the session's durable state in a turn.
+type stateOp struct {
+	f    func(t *actor.Turn) error
+	done chan error
+}
+
+func (op stateOp) run(t *actor.Turn) { op.done <- op.f(t) }
+
+// errGone is what a runtime gets when its session has gone on.
+func (obj *object) do(ctx, life context.Context, f func(t *actor.Turn) error) error {
+	op := stateOp{f, make(chan error, 1)}
+	if err := obj.post(op); err != nil {
+		return errors.Join(errReset, err)
+	}
+	select {
+	case err := <-op.done:
+		return err
+	case <-life.Done():
+		return errReset
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

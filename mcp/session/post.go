@@ -1,0 +1,259 @@
+package session
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// onPost admits the messages of a POST.
+func (s *state) onPost(p *Post, now time.Time, o *out) {
+	var first wire.ID
+	for _, m := range p.Messages {
+		if m.Kind() == wire.Request {
+			first = m.ID()
+			break
+		}
+	}
+	if p.Create {
+		if s.meta != nil {
+			refuse(p.Socket, Refuse(409, first, wire.InvalidRequest, "the session exists already"), o)
+			return
+		}
+		s.create(p, now, o)
+	}
+	if r := s.admissible(p, first); r != nil {
+		refuse(p.Socket, r, o)
+		return
+	}
+	if first == "" {
+		for _, m := range p.Messages {
+			s.onNote(m, now, o)
+		}
+		o.do(openSocket{p.Socket, Opening{}})
+		o.do(endSocket{p.Socket, End{Kind: Final}})
+		return
+	}
+	st := &stream{id: postStream(p.Stream), post: true}
+	st.prime = s.version(p) >= priming
+	s.streams[st.id] = st
+	s.bind(st, p.Socket)
+	s.touch(st)
+	o.do(openSocket{p.Socket, Opening{Streaming: true}})
+	if st.prime {
+		s.prime(st, o)
+	}
+	// All rows first: the stream must not end while a part of the POST is still to come.
+	for i, m := range p.Messages {
+		if m.Kind() != wire.Request {
+			continue
+		}
+		r := &owed{
+			ID: m.ID(), Method: m.Method(), Token: wire.ID(m.Param(wire.TokenOfRequest)), Epoch: s.epoch, At: now.UTC().Round(0),
+			stream: st, ord: i, msg: m,
+		}
+		if m.Is("tools/call") {
+			r.Tool = m.ParamString("name")
+		}
+		st.owes = append(st.owes, r)
+		s.live = append(s.live, r)
+	}
+	for _, m := range p.Messages {
+		if m.Kind() != wire.Request {
+			s.onNote(m, now, o)
+		}
+	}
+	for _, r := range slices.Clone(st.owes) {
+		s.admit(r, p.Create, now, o)
+	}
+}
+
+// admissible decides whether the session can take a POST at all.
+func (s *state) admissible(p *Post, id wire.ID) *Refusal {
+	if r := s.check(p.Caller, id); r != nil {
+		return r
+	}
+	requests := 0
+	for _, m := range p.Messages {
+		if m.Kind() == wire.Request {
+			requests++
+		}
+	}
+	switch {
+	case p.Batch && s.meta.Version != batching:
+		return Refuse(400, id, wire.InvalidRequest, "batches exist only in protocol revision %s, and this session speaks %s", batching, s.meta.Version)
+	case requests > 0 && s.draining:
+		return Refuse(503, id, wire.InternalError, "the host is shutting down; send the request again in a moment")
+	case requests > 0 && len(s.live)+requests > s.cfg.MaxOwed:
+		return Refuse(429, id, wire.InternalError, "%d requests of this session wait for an answer already; the limit is %d", len(s.live), s.cfg.MaxOwed)
+	case requests > 0 && s.logBytes > s.cfg.MaxLog:
+		return Refuse(507, id, wire.InternalError, "%d bytes of answers wait for this session's client, and the limit is %d: resume the streams that were cut, or end the session", s.logBytes, s.cfg.MaxLog)
+	case s.streams[postStream(p.Stream)] != nil:
+		return Refuse(409, id, wire.InvalidRequest, "the stream exists already")
+	}
+	return nil
+}
+
+// create makes the session of an initialize.
+func (s *state) create(p *Post, now time.Time, o *out) {
+	s.meta = &meta{Server: p.Caller.Server, Principal: p.Caller.Principal, Created: now.UTC().Round(0)}
+	s.cfg = s.configured(p.Caller.Server)
+	init := p.Messages[0]
+	if !Known(init.ParamString("protocolVersion")) {
+		// A newer revision than the host's: offer the newest that it speaks.
+		init = init.WithParam("protocolVersion", []byte(`"`+latest+`"`))
+		p.Messages = append([]wire.Message{init}, p.Messages[1:]...)
+	}
+	s.initParams = init.Params()
+	o.put(keyMeta, encode(s.meta))
+	o.put(keyInitialize, s.initParams)
+}
+
+// version is what the client of a POST understands: what was agreed on, or what
+// it asks for.
+func (s *state) version(p *Post) string {
+	if p.Create {
+		return p.Messages[0].ParamString("protocolVersion")
+	}
+	return s.meta.Version
+}
+
+// admit stores a request's row and passes it on, or answers it here.
+func (s *state) admit(r *owed, creating bool, now time.Time, o *out) {
+	switch {
+	case r.Method == "ping":
+		s.discharge(r, wire.NewResult(r.ID, []byte("{}")), o)
+		return
+	case r.Method == "initialize" && !creating:
+		s.discharge(r, wire.NewError(r.ID, wire.InvalidRequest, "the session is initialized already", nil), o)
+		return
+	case r.Method == "server/discover":
+		s.discharge(r, wire.NewError(r.ID, wire.MethodNotFound, "server/discover is not a method of this session's protocol revision", nil), o)
+		return
+	}
+	s.activity(now, o)
+	if s.rt.phase == ready {
+		s.send(r, o)
+	} else {
+		s.rt.queue = append(s.rt.queue, r)
+		if s.rt.phase == none {
+			s.build(now, o)
+		}
+	}
+	o.put(r.key(), encode(r))
+}
+
+// onNote handles what needs no answer: a notification or a response.
+func (s *state) onNote(m wire.Message, now time.Time, o *out) {
+	if m.Kind() == wire.Response {
+		a, ok := s.asks[m.ID()]
+		if !ok {
+			s.log.Info("answer to a request that nobody waits for", "id", string(m.ID()))
+			return
+		}
+		delete(s.asks, m.ID())
+		s.activity(now, o)
+		if a.gen == s.rt.gen {
+			s.tell(m.WithID(a.id), o)
+		}
+		return
+	}
+	switch m.Method() {
+	case "notifications/initialized":
+		s.initialized = m.Bytes()
+		o.put(keyInitialized, s.initialized)
+		if s.rt.phase != ready {
+			return // the handshake will tell it
+		}
+	case "notifications/cancelled":
+		s.cancel(m, o)
+		return
+	}
+	s.tell(m, o)
+}
+
+// tell passes a note on to the runtime; without a runtime nobody needs it.
+func (s *state) tell(m wire.Message, o *out) {
+	switch s.rt.phase {
+	case ready:
+		o.do(deliver{s.rt.gen, m})
+	case building:
+		s.rt.waiting = append(s.rt.waiting, m)
+	}
+}
+
+// cancel takes a request back: the row goes, the front is released without an
+// answer, and the runtime is told. Which request is meant must be clear.
+func (s *state) cancel(m wire.Message, o *out) {
+	id := wire.ID(m.Param("requestId"))
+	var found []*owed
+	for _, r := range s.live {
+		if r.ID == id && r.Method != "initialize" {
+			found = append(found, r)
+		}
+	}
+	if len(found) != 1 {
+		s.log.Info("cancellation ignored: it must name one request in flight", "id", string(id), "matches", len(found))
+		return
+	}
+	r := found[0]
+	s.settleRow(r, o)
+	if r.out != 0 {
+		s.tell(m.WithParam("requestId", encode(r.out)), o)
+	}
+	s.finish(r.stream, o)
+}
+
+// discharge answers a row: its event is stored and its row deleted in one
+// commit. The first answer counts; a row that is gone is left alone.
+func (s *state) discharge(r *owed, answer wire.Message, o *out) {
+	if !s.settleRow(r, o) {
+		return
+	}
+	s.append(s.carrier(r.stream), answer, r.ID, o)
+	s.finish(r.stream, o)
+}
+
+// lose answers a row with a loss.
+func (s *state) lose(r *owed, l Loss, o *out) {
+	l.Started, l.Epoch, l.Tool = r.Started, r.Epoch, r.Tool
+	s.discharge(r, l.Answer(r.ID), o)
+	if r.Method == "initialize" {
+		s.end(o)
+	}
+}
+
+// settleRow removes a row from the ledger; false when it was gone already.
+func (s *state) settleRow(r *owed, o *out) bool {
+	i := indexOf(r.stream.owes, r)
+	if i < 0 {
+		return false
+	}
+	r.stream.owes = append(r.stream.owes[:i], r.stream.owes[i+1:]...)
+	if i := indexOf(s.live, r); i >= 0 {
+		s.live = append(s.live[:i], s.live[i+1:]...)
+	}
+	if i := indexOf(s.rt.queue, r); i >= 0 {
+		s.rt.queue = append(s.rt.queue[:i], s.rt.queue[i+1:]...)
+	}
+	delete(s.rt.rows, r.out)
+	o.delete(r.key())
+	s.touch(r.stream)
+	return true
+}
+
+func indexOf(rows []*owed, r *owed) int {
+	for i, o := range rows {
+		if o == r {
+			return i
+		}
+	}
+	return -1
+}
+
+// numberID is the id of a request toward a runtime.
+func numberID(n int64) wire.ID {
+	return wire.ID(strconv.FormatInt(n, 10))
+}

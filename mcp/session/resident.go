@@ -1,0 +1,277 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/mcp"
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+var errReset = mcp.ErrReset
+
+// maxFromRuntime bounds what a runtime has sent and the session has not handled,
+// in bytes: past it, Send blocks.
+const maxFromRuntime = 8 << 20
+
+// resident is one generation of a session's runtime: what the plugin sees as its
+// mcp.Session. It has one goroutine, which builds the runtime, delivers to it in
+// order, and closes it.
+type resident struct {
+	obj    *object
+	gen    uint64
+	svc    *Service
+	id     string
+	epoch  uint64
+	server *Server
+	meta   meta
+	init   []byte
+	log    *slog.Logger
+	post   func(any) error
+	charge func(int64) (func(), error)
+
+	life   context.Context // ends when the runtime is to be closed, or the incarnation is over
+	cancel context.CancelFunc
+	forget func()
+	room   *semaphore.Weighted
+
+	mu       sync.Mutex
+	inbox    []wire.Message
+	wake     chan struct{} // a token when the inbox is not empty
+	releases map[int]func()
+	charges  int
+	exit     sync.Once
+	ended    chan struct{} // closed when the runtime is gone
+}
+
+func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
+	s := obj.s
+	rt := &resident{
+		obj: obj, gen: gen, svc: obj.svc, id: s.id, epoch: s.epoch, server: s.cfg, meta: *s.meta, init: s.initParams,
+		log: s.log.With("generation", gen), post: obj.post, charge: t.Charger(),
+		room: semaphore.NewWeighted(maxFromRuntime), wake: make(chan struct{}, 1), releases: map[int]func(){}, ended: make(chan struct{}),
+	}
+	rt.life, rt.cancel = context.WithCancel(context.Background())
+	rt.forget = t.OnBreak(func(error) { rt.cancel() })
+	return rt
+}
+
+// start runs the generation: it must not block.
+func (rt *resident) start() {
+	rt.svc.running.Add(1)
+	go rt.run()
+}
+
+func (rt *resident) run() {
+	defer rt.svc.running.Done()
+	// A runtime of an incarnation that was reset can still act on the world: the
+	// next is built only when it is gone.
+	if before := rt.svc.succeed(rt); before != nil {
+		<-before.ended
+	}
+	defer rt.svc.ended(rt)
+	r, err := rt.build()
+	if err != nil {
+		_ = rt.post(built{rt.gen, err})
+		<-rt.life.Done()
+	} else {
+		rt.svc.residents.Add(1)
+		if rt.post(built{rt.gen, nil}) == nil {
+			rt.serve(r)
+		}
+		rt.closeRuntime(r)
+		rt.svc.residents.Add(-1)
+	}
+	rt.cancel()
+	rt.mu.Lock()
+	for _, release := range rt.releases {
+		release()
+	}
+	rt.releases = nil
+	rt.mu.Unlock()
+	rt.forget()
+	close(rt.ended)
+	_ = rt.post(closed{rt.gen})
+}
+
+func (rt *resident) build() (r mcp.Runtime, err error) {
+	ctx, cancel := context.WithTimeout(rt.life, rt.server.BuildTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			rt.log.Error("plugin panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the plugin panicked: %v", p)
+		}
+	}()
+	return rt.server.Plugin.Build(ctx, rt)
+}
+
+// serve delivers until the runtime is to be closed.
+func (rt *resident) serve(r mcp.Runtime) {
+	for {
+		select {
+		case <-rt.life.Done():
+			return
+		case <-rt.wake:
+		}
+		rt.mu.Lock()
+		batch := rt.inbox
+		rt.inbox = nil
+		rt.mu.Unlock()
+		for _, m := range batch {
+			if rt.life.Err() != nil {
+				return
+			}
+			if err := r.Deliver(rt.life, m); err != nil {
+				rt.Exited(err)
+				break
+			}
+		}
+	}
+}
+
+// closeRuntime closes the runtime; a plugin that can't within the time is left
+// to itself.
+func (rt *resident) closeRuntime(r mcp.Runtime) {
+	ctx, cancel := context.WithTimeout(context.Background(), rt.svc.closeTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			rt.log.Error("plugin panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if err := r.Close(ctx); err != nil {
+		rt.log.Warn("runtime did not close in order", "error", err)
+	}
+}
+
+// deliver queues a message for the runtime. What waits is bounded by the
+// session's MaxOwed and by what one POST may hold.
+func (rt *resident) deliver(m wire.Message) {
+	rt.mu.Lock()
+	rt.inbox = append(rt.inbox, m)
+	rt.mu.Unlock()
+	select {
+	case rt.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (rt *resident) close() { rt.cancel() }
+
+// The mcp.Session of the plugin.
+
+func (rt *resident) ID() string               { return rt.id }
+func (rt *resident) Server() string           { return rt.server.Name }
+func (rt *resident) Principal() mcp.Principal { return rt.meta.Principal }
+func (rt *resident) Epoch() uint64            { return rt.epoch }
+func (rt *resident) Logger() *slog.Logger     { return rt.log }
+func (rt *resident) State() mcp.State         { return durable{rt} }
+func (rt *resident) Handshake() mcp.Handshake {
+	return mcp.Handshake{ProtocolVersion: rt.meta.Version, Initialize: json.RawMessage(rt.init)}
+}
+
+func (rt *resident) Send(ctx context.Context, m wire.Message, about wire.ID) error {
+	if rt.life.Err() != nil {
+		return errReset
+	}
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(rt.life, cancel)()
+	if err := rt.room.Acquire(both, weight(m)); err != nil {
+		if rt.life.Err() != nil {
+			return errReset
+		}
+		return ctx.Err()
+	}
+	if err := rt.post(fromRuntime{rt.gen, m, about}); err != nil {
+		return fmt.Errorf("%w: %w", errReset, err)
+	}
+	return nil
+}
+
+// release gives back the room of a message that the session has handled.
+func (rt *resident) release(m wire.Message) { rt.room.Release(weight(m)) }
+
+func weight(m wire.Message) int64 { return min(int64(len(m.Bytes()))+256, maxFromRuntime) }
+
+func (rt *resident) Exited(err error) {
+	rt.exit.Do(func() { _ = rt.post(exited{rt.gen, err}) })
+}
+
+func (rt *resident) Charge(bytes int64) (func(), error) {
+	if bytes < 0 {
+		return nil, fmt.Errorf("mcp: a charge can't be negative: %d bytes", bytes)
+	}
+	give, err := rt.charge(bytes)
+	if err != nil {
+		return nil, err
+	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.releases == nil {
+		give()
+		return nil, errReset
+	}
+	rt.charges++
+	k := rt.charges
+	var once atomic.Bool
+	release := func() {
+		if !once.Swap(true) {
+			give()
+		}
+	}
+	rt.releases[k] = release
+	return func() {
+		release()
+		rt.mu.Lock()
+		delete(rt.releases, k)
+		rt.mu.Unlock()
+	}, nil
+}
+
+// durable is the session's key-value space as its runtime sees it.
+type durable struct{ rt *resident }
+
+func (d durable) Get(ctx context.Context, key string) (value []byte, err error) {
+	err = d.rt.obj.do(ctx, d.rt.life, func(t *actor.Turn) (err error) {
+		value, err = t.Get(prefixState + key)
+		return err
+	})
+	return value, err
+}
+
+func (d durable) Put(ctx context.Context, key string, value []byte) error {
+	return d.Update(ctx, key, func([]byte) ([]byte, error) { return append([]byte{}, value...), nil })
+}
+
+func (d durable) Delete(ctx context.Context, key string) error {
+	return d.Update(ctx, key, func([]byte) ([]byte, error) { return nil, nil })
+}
+
+func (d durable) Update(ctx context.Context, key string, f func([]byte) ([]byte, error)) error {
+	return d.rt.obj.do(ctx, d.rt.life, func(t *actor.Turn) error {
+		old, err := t.Get(prefixState + key)
+		if err != nil {
+			return err
+		}
+		v, err := f(old)
+		switch {
+		case err != nil:
+			return err
+		case v == nil:
+			t.Delete(prefixState + key)
+		default:
+			t.Put(prefixState+key, v)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,97 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kalpahost/kalpa/mcp"
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// Keys of a session's rows.
+const (
+	keyMeta        = "meta"
+	keyActivity    = "act"
+	keyInitialize  = "hs/initialize"  // params of the client's initialize
+	keyResult      = "hs/result"      // result of the runtime's answer to it
+	keyInitialized = "hs/initialized" // the client's notification, whole
+	keyLevel       = "hs/level"       // params of the last logging/setLevel that succeeded
+	prefixSub      = "hs/sub/"        // + URI: params of resources/subscribe
+	prefixStream   = "s/"
+	prefixOwed     = "q/"
+	prefixEvent    = "e/"
+	prefixHeld     = "h/"
+	prefixState    = "st/"
+)
+
+// meta is the session itself.
+type meta struct {
+	Server    string        `json:"server"`
+	Principal mcp.Principal `json:"principal"`
+	Created   time.Time     `json:"created"`
+	// Version is the protocol revision agreed on, empty until initialize is answered.
+	Version string `json:"version,omitempty"`
+	// Ended: the session is over for good; its rows are about to go.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// owed is a ledger row: a request that was admitted and not yet answered.
+type owed struct {
+	ID      wire.ID   `json:"id"` // raw, as the client wrote it
+	Method  string    `json:"method"`
+	Tool    string    `json:"tool,omitempty"`
+	Token   wire.ID   `json:"token,omitempty"` // the client's progress token, raw
+	Epoch   uint64    `json:"epoch"`
+	Gen     uint64    `json:"gen"`               // generation of the runtime that it goes to
+	Started bool      `json:"started,omitempty"` // it may have reached the runtime
+	At      time.Time `json:"at"`
+
+	stream *stream
+	ord    int
+	out    int64        // its id toward the runtime; 0: answered by the session itself
+	msg    wire.Message // until it is sent
+	told   []byte       // its params, where a rebuilt runtime must be told them
+}
+
+func (r *owed) key() string { return fmt.Sprintf("%s%s/%03d", prefixOwed, r.stream.id, r.ord) }
+
+// streamRow is what is stored of a stream.
+type streamRow struct {
+	// Flushed is the last event that a front has confirmed, and At when it did.
+	Flushed string    `json:"flushed,omitempty"`
+	At      time.Time `json:"at,omitzero"`
+	// Done: it owes nothing and all of it is flushed.
+	Done bool `json:"done,omitempty"`
+	// Over: a GET stream that another has taken the place of.
+	Over bool `json:"over,omitempty"`
+	// Prime: the client knows how to resume from an event without data.
+	Prime bool `json:"prime,omitempty"`
+}
+
+// eventKey orders the events of a stream as their ids are ordered.
+func eventKey(e EventID) string {
+	return fmt.Sprintf("%s%s/%014x%08x", prefixEvent, e.Stream, e.Epoch, e.Seq)
+}
+
+// parseEventKey reads what eventKey wrote.
+func parseEventKey(key string) (e EventID, err error) {
+	stream, pos, ok := strings.Cut(strings.TrimPrefix(key, prefixEvent), "/")
+	if !ok || len(pos) != 22 {
+		return e, fmt.Errorf("session: %q is not the key of an event", key)
+	}
+	e.Stream = stream
+	_, err = fmt.Sscanf(pos, "%014x%08x", &e.Epoch, &e.Seq)
+	return e, err
+}
+
+func heldKey(n uint64) string { return fmt.Sprintf("%s%08x", prefixHeld, n) }
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("session: " + err.Error()) // only types of this package
+	}
+	return b
+}

@@ -1,0 +1,385 @@
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+const shutdown = actor.Shutdown
+
+// build asks for the next generation of the runtime.
+func (s *state) build(now time.Time, o *out) {
+	gen := s.rt.gen + 1
+	queue, waiting := s.rt.queue, s.rt.waiting
+	s.rt = runtime{phase: building, gen: gen, since: now, rows: map[int64]*owed{}, own: map[int64]string{}, queue: queue, waiting: waiting}
+	o.do(build{gen})
+}
+
+// onBuilt begins the handshake: the client's own initialize if it is still
+// waiting, else the recorded one, whose answer the client does not see.
+func (s *state) onBuilt(e built, now time.Time, o *out) {
+	if e.gen != s.rt.gen || s.rt.phase != building {
+		return
+	}
+	if e.err != nil {
+		s.buildFailed(e.err, now, o)
+		return
+	}
+	s.rt.built, s.rt.since = true, now
+	for _, r := range s.rt.queue {
+		if r.Method == "initialize" {
+			s.rt.queue = s.rt.queue[1:]
+			s.send(r, o)
+			o.put(r.key(), encode(r))
+			return
+		}
+	}
+	s.request("initialize", s.initParams, o)
+}
+
+// request sends a request of the session's own to the runtime.
+func (s *state) request(method string, params []byte, o *out) {
+	s.rt.next++
+	s.rt.own[s.rt.next] = method
+	o.do(deliver{s.rt.gen, wire.NewRequest(numberID(s.rt.next), method, params)})
+}
+
+// send passes a request on to the runtime under an id of ours. The row that says
+// so commits first: until then, started is false.
+func (s *state) send(r *owed, o *out) {
+	s.rt.next++
+	r.out, r.Gen, r.Started = s.rt.next, s.rt.gen, true
+	s.rt.rows[r.out] = r
+	m := r.msg.WithID(numberID(r.out))
+	if r.Token != "" {
+		m = m.WithParam(wire.TokenOfRequest, []byte(numberID(r.out)))
+	}
+	switch r.Method {
+	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
+		r.told = r.msg.Params()
+	}
+	r.msg = wire.Message{}
+	o.do(deliver{s.rt.gen, m})
+}
+
+// opened ends the handshake: what else the client had said is told again, and
+// then what waits.
+func (s *state) opened(o *out) {
+	s.rt.phase = ready
+	if s.initialized != nil {
+		o.do(deliver{s.rt.gen, mustParse(s.initialized)})
+	}
+	if s.level != nil {
+		s.request("logging/setLevel", s.level, o)
+	}
+	for _, uri := range sortedKeys(s.subs) {
+		s.request("resources/subscribe", s.subs[uri], o)
+	}
+	for _, m := range s.rt.waiting {
+		o.do(deliver{s.rt.gen, m})
+	}
+	queue := s.rt.queue
+	s.rt.waiting, s.rt.queue = nil, nil
+	for _, r := range queue {
+		s.send(r, o)
+		o.put(r.key(), encode(r))
+	}
+}
+
+// onMessage takes a message of the runtime's. What an older generation still
+// says is dropped.
+func (s *state) onMessage(e fromRuntime, now time.Time, o *out) {
+	if e.gen != s.rt.gen || s.rt.phase != building && s.rt.phase != ready || !s.alive() {
+		return
+	}
+	m := e.msg
+	switch m.Kind() {
+	case wire.Response:
+		s.onAnswer(m, now, o)
+	case wire.Request:
+		if m.Is("ping") {
+			o.do(deliver{s.rt.gen, wire.NewResult(m.ID(), []byte("{}"))})
+			return
+		}
+		s.askNext++
+		id := wire.StringID(fmt.Sprintf("kalpa-%d-%d", s.epoch, s.askNext))
+		s.asks[id] = ask{m.ID(), e.gen}
+		s.route(m.WithID(id), e.about, o)
+	case wire.Notification:
+		s.onNotification(m, e.about, o)
+	}
+}
+
+func (s *state) onNotification(m wire.Message, about wire.ID, o *out) {
+	switch m.Method() {
+	case "notifications/progress":
+		r := s.rt.rows[outID(wire.ID(m.Param(wire.TokenOfProgress)))]
+		if r == nil {
+			return // of a request that is answered already
+		}
+		m = m.WithParam(wire.TokenOfProgress, []byte(r.Token))
+		s.append(s.carrier(r.stream), m, "", o)
+		return
+	case "notifications/cancelled":
+		theirs := wire.ID(m.Param("requestId"))
+		for id, a := range s.asks {
+			if a.id == theirs && a.gen == s.rt.gen {
+				delete(s.asks, id)
+				s.route(m.WithParam("requestId", []byte(id)), about, o)
+				return
+			}
+		}
+		return
+	}
+	s.route(m, about, o)
+}
+
+// route stores a message of the runtime's own on the stream that may carry it:
+// that of the request it belongs to; else, when just one request is under way,
+// that request's; else the GET stream. Without any it is held for the next one.
+func (s *state) route(m wire.Message, about wire.ID, o *out) {
+	if r := s.rt.rows[outID(about)]; r != nil {
+		s.append(s.carrier(r.stream), m, "", o)
+		return
+	}
+	if s.rt.phase == ready && !general(m.Method()) {
+		var only *stream
+		for _, r := range s.rt.rows {
+			if only != nil && only != r.stream {
+				only = nil
+				break
+			}
+			only = r.stream
+		}
+		if only != nil {
+			s.append(s.carrier(only), m, "", o)
+			return
+		}
+	}
+	if s.get != nil && (s.get.socket != nil || s.get.resumable()) {
+		s.append(s.get, m, "", o)
+		return
+	}
+	s.hold(m, o)
+}
+
+// general: the message concerns no request.
+func general(method string) bool {
+	switch method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed",
+		"notifications/resources/list_changed", "notifications/resources/updated":
+		return true
+	}
+	return false
+}
+
+// hold keeps a message until a stream can carry it; past the bound the oldest goes.
+func (s *state) hold(m wire.Message, o *out) {
+	s.heldNext++
+	s.held = append(s.held, heldRow{s.heldNext, m})
+	o.put(heldKey(s.heldNext), m.Bytes())
+	if len(s.held) > s.cfg.MaxHeld {
+		o.delete(heldKey(s.held[0].n))
+		s.held = s.held[1:]
+	}
+}
+
+// onAnswer discharges the row that the runtime has answered.
+func (s *state) onAnswer(m wire.Message, now time.Time, o *out) {
+	out := outID(m.ID())
+	if method, ok := s.rt.own[out]; ok {
+		delete(s.rt.own, out)
+		s.onOwnAnswer(method, m, now, o)
+		return
+	}
+	r := s.rt.rows[out]
+	if r == nil {
+		return // cancelled, expired, or never asked
+	}
+	if r.Method == "initialize" {
+		s.onInitialized(r, m, now, o)
+		return
+	}
+	if !m.IsError() {
+		s.record(r, o)
+	}
+	s.discharge(r, m.WithID(r.ID), o)
+}
+
+// onInitialized answers the client's own initialize and records what was agreed.
+func (s *state) onInitialized(r *owed, m wire.Message, now time.Time, o *out) {
+	version := gjson.GetBytes(m.Result(), "protocolVersion").Str
+	switch {
+	case m.IsError():
+		s.discharge(r, m.WithID(r.ID), o)
+		s.end(o)
+	case !Known(version):
+		s.discharge(r, wire.NewError(r.ID, wire.InternalError,
+			fmt.Sprintf("the server speaks protocol revision %q, which this host does not know", version), nil), o)
+		s.end(o)
+	default:
+		s.meta.Version, s.result = version, m.Result()
+		o.put(keyMeta, encode(s.meta))
+		o.put(keyResult, s.result)
+		s.opened(o)
+		s.discharge(r, m.WithID(r.ID), o)
+		return
+	}
+	s.closeRuntime(now, o)
+}
+
+// onOwnAnswer handles the answers that the client does not see.
+func (s *state) onOwnAnswer(method string, m wire.Message, now time.Time, o *out) {
+	if method != "initialize" {
+		if m.IsError() {
+			s.log.Warn("the rebuilt server refused a part of the handshake", "method", method, "error", string(m.Error()))
+		}
+		return
+	}
+	version := gjson.GetBytes(m.Result(), "protocolVersion").Str
+	switch {
+	case m.IsError():
+		s.buildFailed(fmt.Errorf("the server refused initialize: %s", m.Error()), now, o)
+	case s.meta.Version != "" && version != s.meta.Version:
+		s.buildFailed(fmt.Errorf("the rebuilt server speaks protocol revision %q, and the session agreed on %q", version, s.meta.Version), now, o)
+	default:
+		s.announce(m.Result(), o)
+		s.opened(o)
+	}
+}
+
+// announce tells the client when a rebuilt runtime offers something else than
+// the one it knew.
+func (s *state) announce(result []byte, o *out) {
+	before, after := gjson.GetBytes(s.result, "capabilities"), gjson.GetBytes(result, "capabilities")
+	for _, kind := range []string{"tools", "prompts", "resources"} {
+		if before.Get(kind).Raw != after.Get(kind).Raw {
+			s.route(wire.NewNotification("notifications/"+kind+"/list_changed", nil), "", o)
+		}
+	}
+	if !bytes.Equal(s.result, result) {
+		s.result = result
+		o.put(keyResult, result)
+	}
+}
+
+// record keeps what a rebuilt runtime must be told.
+func (s *state) record(r *owed, o *out) {
+	switch r.Method {
+	case "logging/setLevel":
+		s.level = r.told
+		o.put(keyLevel, s.level)
+	case "resources/subscribe":
+		uri := gjson.GetBytes(r.told, "uri").Str
+		s.subs[uri] = r.told
+		o.put(prefixSub+uri, r.told)
+	case "resources/unsubscribe":
+		uri := gjson.GetBytes(r.told, "uri").Str
+		delete(s.subs, uri)
+		o.delete(prefixSub + uri)
+	}
+}
+
+// buildFailed answers everything that waited for the runtime.
+func (s *state) buildFailed(err error, now time.Time, o *out) {
+	l := Lost(ReasonBuild)
+	l.Detail = err.Error()
+	for _, r := range s.ofGeneration() {
+		l.Epoch, l.Tool = r.Epoch, r.Tool
+		s.discharge(r, wire.NewError(r.ID, wire.InternalError, sentences[ReasonBuild]+" "+l.Detail, l), o)
+		if r.Method == "initialize" {
+			s.end(o)
+		}
+	}
+	s.closeRuntime(now, o)
+}
+
+// ofGeneration lists the rows that the present runtime is to answer.
+func (s *state) ofGeneration() []*owed { return append([]*owed(nil), s.live...) }
+
+// onExited: the runtime has ended by itself.
+func (s *state) onExited(e exited, now time.Time, o *out) {
+	if e.gen != s.rt.gen || s.rt.phase == none || s.rt.phase == closing {
+		return
+	}
+	err := e.err
+	if err == nil {
+		err = errExited
+	}
+	s.log.Warn("runtime exited", "generation", e.gen, "error", err)
+	if s.rt.phase == building {
+		s.buildFailed(err, now, o)
+		return
+	}
+	l := Lost(ReasonExited)
+	l.Detail = err.Error()
+	s.endGeneration(l, now, o)
+}
+
+var errExited = fmt.Errorf("the server ended without a reason")
+
+// endGeneration answers what the runtime owes as lost, and closes it.
+func (s *state) endGeneration(l Loss, now time.Time, o *out) {
+	for _, r := range s.ofGeneration() {
+		s.lose(r, l, o)
+	}
+	s.closeRuntime(now, o)
+}
+
+// closeRuntime begins to close the runtime; what comes meanwhile waits and builds
+// the next once it is reaped.
+func (s *state) closeRuntime(now time.Time, o *out) {
+	if s.rt.phase == none || s.rt.phase == closing {
+		return
+	}
+	s.rt.phase, s.rt.since = closing, now
+	s.rt.rows, s.rt.own, s.rt.waiting = nil, nil, nil
+	clear(s.asks)
+	o.do(closeRuntime{s.rt.gen})
+}
+
+func (s *state) onClosed(e closed, now time.Time, o *out) {
+	if e.gen != s.rt.gen || s.rt.phase != closing {
+		return
+	}
+	s.rt.phase, s.rt.since = none, now
+	if len(s.rt.queue) > 0 && s.alive() {
+		s.build(now, o)
+	}
+}
+
+// outID reads an id or a token of ours; 0 when it is none.
+func outID(id wire.ID) int64 {
+	var n int64
+	for _, c := range []byte(id) {
+		if c < '0' || c > '9' || n > 1<<52 {
+			return 0
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n
+}
+
+func cancelled(out int64) wire.Message {
+	return wire.NewNotification("notifications/cancelled", []byte(fmt.Sprintf(`{"requestId":%d}`, out)))
+}
+
+var errBuildTimeout = fmt.Errorf("it was not ready within the build time-out")
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func mustParse(b []byte) wire.Message {
+	m, err := wire.Parse(b)
+	if err != nil {
+		panic("session: a stored message does not parse: " + err.Error())
+	}
+	return m
+}

@@ -1,0 +1,239 @@
+package session
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/kalpahost/kalpa/mcp/wire"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// state is a session in memory: what storage holds, and what a runtime and open
+// sockets add to it.
+type state struct {
+	id      string
+	epoch   uint64
+	servers map[string]*Server
+	cfg     *Server // nil when the server is not configured any more
+	log     *slog.Logger
+
+	meta        *meta // nil: there is no such session
+	initParams  []byte
+	result      []byte
+	initialized []byte
+	level       []byte
+	subs        map[string][]byte
+	active      time.Time // the last request or reply
+
+	streams map[string]*stream
+	sockets map[*Socket]*stream
+	behind  []*stream // whose row is behind
+	get     *stream   // the GET stream that unrelated messages go to
+	live    []*owed   // requests that wait for an answer, in the order of admission
+	marks   []mark    // what has been flushed and waits for the retention to pass
+
+	held     []heldRow
+	heldNext uint64
+	logBytes int64
+
+	rt       runtime
+	asks     map[wire.ID]ask // requests of the runtime's to the client, by our id
+	askNext  uint64
+	draining bool
+}
+
+type heldRow struct {
+	n   uint64
+	msg wire.Message
+}
+
+// ask is a request of the runtime's that the client has not answered.
+type ask struct {
+	id  wire.ID // as the runtime wrote it
+	gen uint64
+}
+
+// phase is where a runtime is in its life.
+type phase uint8
+
+const (
+	none     phase = iota
+	building       // Build is under way, or initialize not yet answered
+	ready
+	closing // Close is under way
+)
+
+// runtime is the session's runtime; each generation is another one.
+type runtime struct {
+	phase   phase
+	gen     uint64
+	built   bool      // Build has returned
+	since   time.Time // when the phase began
+	next    int64     // the last id given to a request toward it
+	rows    map[int64]*owed
+	own     map[int64]string // requests of the session's own: id to method
+	waiting []wire.Message   // notifications and replies for when it is ready
+	queue   []*owed          // requests for when it is ready
+}
+
+// stream is what one POST or GET opened.
+type stream struct {
+	id     string
+	post   bool
+	prime  bool
+	owes   []*owed // unanswered, in order
+	seq    uint64  // of the last event of this epoch
+	last   EventID // the last event stored; Seq 0 when there is none
+	socket *Socket // nil: detached
+	// replaying: events come from storage page by page until the socket has caught
+	// up; next is where the next page begins, pageEnd the event whose flush asks for it.
+	replaying bool
+	pageEnd   EventID
+	sent      EventID // the last event pushed to a socket
+	flushed   EventID // the last event that a front has confirmed
+	flushedAt time.Time
+	detached  time.Time
+	over      bool // a GET stream that another has taken the place of
+	dirty     bool // its row is behind
+	bytes     int64
+}
+
+func (st *stream) answered() bool { return len(st.owes) == 0 }
+
+// done reports that all of a POST's stream has reached the client.
+func (st *stream) done() bool {
+	return st.post && st.answered() && !st.flushed.Less(st.last) && st.flushed.Stream != ""
+}
+
+// resumable: the client has seen an event id of this stream.
+func (st *stream) resumable() bool { return st.flushed.Stream != "" }
+
+func (st *stream) row() []byte {
+	r := streamRow{Done: st.done(), Prime: st.prime, Over: st.over, At: st.flushedAt}
+	if st.flushed.Stream != "" {
+		r.Flushed = st.flushed.String()
+	}
+	return encode(r)
+}
+
+// out is what a step yields: a batch, what to read before it is sealed, and what
+// to do once it is durable.
+type out struct {
+	puts    []storage.Entry
+	deletes []string
+	clear   bool
+	reads   []read
+	trims   []trim
+	effects []effect
+}
+
+// read asks for a page of a stream's events after a position; the driver answers
+// with a page event in the same turn.
+type read struct {
+	st     *stream
+	after  EventID
+	socket *Socket
+}
+
+// trim asks for a stream's events up to a position to be deleted, and with whole
+// the stream's row as well.
+type trim struct {
+	st    *stream
+	upto  EventID
+	whole bool
+}
+
+func (o *out) put(key string, value []byte) {
+	o.puts = append(o.puts, storage.Entry{Key: key, Value: value})
+}
+func (o *out) delete(key string) { o.deletes = append(o.deletes, key) }
+func (o *out) do(e effect)       { o.effects = append(o.effects, e) }
+
+// effect is something to do when the batch is durable.
+type effect interface{ isEffect() }
+
+type (
+	openSocket struct {
+		sock    *Socket
+		opening Opening
+	}
+	push struct {
+		sock  *Socket
+		frame Frame
+	}
+	endSocket struct {
+		sock *Socket
+		end  End
+	}
+	// build asks for a runtime.
+	build struct{ gen uint64 }
+	// deliver passes a message to the runtime of a generation.
+	deliver struct {
+		gen uint64
+		msg wire.Message
+	}
+	// closeRuntime asks for the runtime of a generation to be closed; closed comes back.
+	closeRuntime struct{ gen uint64 }
+)
+
+func (openSocket) isEffect()   {}
+func (push) isEffect()         {}
+func (endSocket) isEffect()    {}
+func (build) isEffect()        {}
+func (deliver) isEffect()      {}
+func (closeRuntime) isEffect() {}
+
+// Events that the driver and runtimes post.
+type (
+	// built: Build has returned.
+	built struct {
+		gen uint64
+		err error
+	}
+	// fromRuntime is a message of the runtime's.
+	fromRuntime struct {
+		gen   uint64
+		msg   wire.Message
+		about wire.ID
+	}
+	// exited: the runtime has ended by itself, or its pipe is broken.
+	exited struct {
+		gen uint64
+		err error
+	}
+	// closed: Close has returned.
+	closed struct{ gen uint64 }
+	// page is the answer to a read.
+	page struct {
+		st     *stream
+		socket *Socket
+		frames []Frame
+		last   EventID // of the last frame
+		more   bool
+	}
+	// ring is the alarm.
+	ring struct{}
+	// drain asks the session to come to rest; hasten, not to wait any longer.
+	drain  struct{}
+	hasten struct{}
+)
+
+// mark is a part of the log that has reached its client: up to an event, at a time.
+type mark struct {
+	st    *stream
+	upto  EventID
+	at    time.Time
+	whole bool // the stream is done
+}
+
+// drop forgets a stream whose rows are gone.
+func (s *state) drop(st *stream) {
+	s.unbind(st)
+	delete(s.streams, st.id)
+	if s.get == st {
+		s.get = nil
+	}
+}
+
+// alive: the session exists and has not ended.
+func (s *state) alive() bool { return s.meta != nil && !s.meta.Ended }

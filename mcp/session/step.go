@@ -1,0 +1,96 @@
+package session
+
+import (
+	"time"
+
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// step is the whole of a session's decisions: it takes an event and changes the
+// state, and what must be written, read and done about it goes into o. It is
+// pure: time comes in, nothing is started or waited for.
+func (s *state) step(event any, now time.Time, o *out) {
+	switch e := event.(type) {
+	case *Post:
+		s.onPost(e, now, o)
+	case *Get:
+		s.onGet(e, now, o)
+	case *Attach:
+		s.onAttach(e, now, o)
+	case *Delete:
+		s.onDelete(e, now, o)
+	case *Flushed:
+		s.onFlushed(e, now, o)
+	case *Gone:
+		s.onGone(e, now)
+	case built:
+		s.onBuilt(e, now, o)
+	case fromRuntime:
+		s.onMessage(e, now, o)
+	case exited:
+		s.onExited(e, now, o)
+	case closed:
+		s.onClosed(e, now, o)
+	case page:
+		s.onPage(e, o)
+	case ring:
+		s.onRing(now, o)
+	case drain:
+		s.draining = true
+		s.rest(now, o)
+	case hasten:
+		s.endGeneration(LostTo(shutdown), now, o)
+	}
+	if s.draining && len(s.live) == 0 {
+		s.rest(now, o)
+	}
+	s.saveStreams(o)
+}
+
+// saveStreams writes the stream rows that are behind, if there is a batch that
+// can carry them; by themselves they are not worth a commit.
+func (s *state) saveStreams(o *out) {
+	if len(o.puts)+len(o.deletes) == 0 || o.clear {
+		return
+	}
+	for _, st := range s.behind {
+		if st.dirty && s.streams[st.id] == st {
+			st.dirty = false
+			o.put(prefixStream+st.id, st.row())
+		}
+	}
+	s.behind = s.behind[:0]
+}
+
+// touch marks a stream's row as behind.
+func (s *state) touch(st *stream) {
+	if !st.dirty {
+		st.dirty = true
+		s.behind = append(s.behind, st)
+	}
+}
+
+// activity notes that a request or a reply was seen.
+func (s *state) activity(now time.Time, o *out) {
+	s.active = now
+	o.put(keyActivity, encode(now))
+}
+
+// refuse answers an event with a status and an error, and nothing else.
+func refuse(sock *Socket, r *Refusal, o *out) {
+	o.do(openSocket{sock, Opening{Refusal: r}})
+	o.do(endSocket{sock, End{Kind: Final}})
+}
+
+// check decides whether a caller may use the session.
+func (s *state) check(c Caller, id wire.ID) *Refusal {
+	switch {
+	case !s.alive(), s.meta.Server != c.Server:
+		return Refuse(404, id, wire.InvalidRequest, "there is no session with this id: it has ended or never was; initialize a new one")
+	case s.meta.Principal.Subject != c.Principal.Subject:
+		return Refuse(403, id, wire.InvalidRequest, "the session belongs to another caller")
+	case s.cfg == nil:
+		return Refuse(503, id, wire.InternalError, "the server %q is not configured on this host any more", s.meta.Server)
+	}
+	return nil
+}

@@ -1,0 +1,287 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// A stream's id says what opened it, so that an event id that has left storage
+// still tells what the client wants resumed.
+func postStream(minted string) string { return "p" + minted }
+func getStream(minted string) string  { return "g" + minted }
+
+// append stores an event at the end of a stream's log and sends it, if the
+// stream is attached and has caught up. answers is the id that it answers.
+func (s *state) append(st *stream, m wire.Message, answers wire.ID, o *out) {
+	st.seq++
+	st.last = EventID{st.id, s.epoch, st.seq}
+	o.put(eventKey(st.last), m.Bytes())
+	n := int64(len(m.Bytes()))
+	st.bytes += n
+	s.logBytes += n
+	s.touch(st)
+	if st.socket != nil && !st.replaying {
+		o.do(push{st.socket, Frame{ID: st.last.String(), Data: m.Bytes(), Answers: answers}})
+		st.sent = st.last
+	}
+}
+
+// bind attaches a socket to a stream, unbind detaches it.
+func (s *state) bind(st *stream, sock *Socket) {
+	st.socket = sock
+	s.sockets[sock] = st
+}
+
+func (s *state) unbind(st *stream) {
+	if st.socket != nil {
+		delete(s.sockets, st.socket)
+		st.socket, st.replaying = nil, false
+	}
+}
+
+// carrier is the stream that carries an answer: the one of its POST as long as
+// the client is attached to it or could resume it, else the one that a GET
+// opened.
+func (s *state) carrier(st *stream) *stream {
+	if st.socket == nil && !st.resumable() && s.get != nil && s.get.socket != nil {
+		return s.get
+	}
+	return st
+}
+
+// prime gives the client an event id to resume from, before there is an event.
+func (s *state) prime(st *stream, o *out) {
+	at := EventID{st.id, s.epoch, st.seq}
+	o.do(push{st.socket, Frame{ID: at.String()}})
+	st.sent = at
+}
+
+// finish ends the exchange of a POST's stream that owes nothing and has caught
+// up. A stream without any event leaves nothing to resume.
+func (s *state) finish(st *stream, o *out) {
+	if !st.post || !st.answered() || st.replaying {
+		return
+	}
+	if st.socket != nil {
+		o.do(endSocket{st.socket, End{Kind: Final}})
+	}
+	if st.last.Seq == 0 {
+		s.unbind(st)
+		delete(s.streams, st.id)
+		o.delete(prefixStream + st.id)
+	}
+}
+
+// attach makes a socket the one that a stream is written to, from the event
+// after a position on. A socket it had before is superseded.
+func (s *state) attach(st *stream, sock *Socket, after EventID, o *out) {
+	s.supersede(st, o)
+	s.bind(st, sock)
+	st.replaying, st.sent = true, after
+	o.do(openSocket{sock, Opening{Streaming: true}})
+	o.reads = append(o.reads, read{st, after, sock})
+}
+
+func (s *state) supersede(st *stream, o *out) {
+	if st.socket != nil {
+		o.do(endSocket{st.socket, End{Kind: Parked}})
+		s.unbind(st)
+	}
+}
+
+// onGet opens a stream, or resumes one.
+func (s *state) onGet(g *Get, now time.Time, o *out) {
+	if r := s.check(g.Caller, ""); r != nil {
+		refuse(g.Socket, r, o)
+		return
+	}
+	if g.After != "" {
+		after, err := ParseEventID(g.After)
+		if err != nil {
+			refuse(g.Socket, Refuse(400, "", wire.InvalidRequest, "Last-Event-ID: %v", err), o)
+			return
+		}
+		if st := s.streams[after.Stream]; st != nil {
+			s.attach(st, g.Socket, after, o)
+			return
+		}
+		if after.Stream[0] == 'p' {
+			refuse(g.Socket, Refuse(400, "", wire.InvalidRequest,
+				"Last-Event-ID: the stream of event %q was delivered to its end and is no longer kept", g.After), o)
+			return
+		}
+	}
+	s.openGet(g, now, o)
+}
+
+// openGet opens a new GET stream. It takes the place of the one before, and
+// carries what no stream could carry: messages that were held, and answers whose
+// own stream can't be resumed.
+func (s *state) openGet(g *Get, now time.Time, o *out) {
+	st := &stream{id: getStream(g.Stream), prime: s.meta.Version >= priming}
+	s.bind(st, g.Socket)
+	old := s.get
+	s.streams[st.id], s.get = st, st
+	s.touch(st)
+	o.put(prefixStream+st.id, st.row())
+	o.do(openSocket{g.Socket, Opening{Streaming: true}})
+	if st.prime {
+		s.prime(st, o)
+	}
+	if old != nil {
+		s.supersede(old, o)
+		old.over, old.flushedAt = true, now
+		s.touch(old)
+		s.marks = append(s.marks, mark{old, old.last, now, true})
+		if old.sent.Less(old.last) {
+			o.reads = append(o.reads, read{old, old.sent, nil})
+		}
+	}
+	for _, h := range s.held {
+		o.delete(heldKey(h.n))
+		s.append(st, h.msg, "", o)
+	}
+	s.held = nil
+	for _, id := range slices.Sorted(maps.Keys(s.streams)) {
+		if p := s.streams[id]; p.post && p.socket == nil && p.flushed.Less(p.last) &&
+			(!p.resumable() || now.Sub(p.detached) > grace) {
+			o.reads = append(o.reads, read{p, p.flushed, nil})
+		}
+	}
+}
+
+// grace is how long a POST's stream that was cut is left for its client to
+// resume, before a fresh GET carries its answers.
+const grace = 10 * time.Second
+
+// carry moves to the GET stream what nobody came back for: the answers of a
+// POST's stream, and what a superseded GET stream had not sent. An answer stays
+// where it is while a live request has the same id: a client that uses one id
+// again must not take the old answer for the new.
+func (s *state) carry(p page, o *out) {
+	kept := false
+	for _, f := range p.frames {
+		switch {
+		case s.get == nil, slices.ContainsFunc(s.live, func(r *owed) bool { return r.ID == f.Answers }):
+			kept = true
+			continue
+		case f.Answers == "" && p.st.post:
+			continue
+		}
+		m, err := wire.Parse(f.Data)
+		if err != nil {
+			s.log.Error("a stored event does not parse", "event", f.ID, "error", err)
+			continue
+		}
+		s.append(s.get, m, f.Answers, o)
+		if e, err := ParseEventID(f.ID); err == nil {
+			o.delete(eventKey(e))
+		}
+	}
+	if p.st.post && p.st.answered() && !kept && !p.more {
+		o.trims = append(o.trims, trim{p.st, p.st.last, true})
+	}
+}
+
+// onAttach goes on with the exchange of a POST whose incarnation is gone.
+func (s *state) onAttach(a *Attach, now time.Time, o *out) {
+	p := a.Post
+	p.Socket = a.Socket
+	st := s.streams[postStream(p.Stream)]
+	if st == nil {
+		// The POST was never admitted: admit it now.
+		s.onPost(&p, now, o)
+		return
+	}
+	if r := s.check(p.Caller, ""); r != nil {
+		refuse(a.Socket, r, o)
+		return
+	}
+	after := EventID{Stream: st.id}
+	if a.After != "" {
+		var err error
+		if after, err = ParseEventID(a.After); err != nil || after.Stream != st.id {
+			refuse(a.Socket, Refuse(400, "", wire.InvalidRequest, "%q is not an event of the stream", a.After), o)
+			return
+		}
+	}
+	s.attach(st, a.Socket, after, o)
+}
+
+// pageLimit is how many events a replay reads at once.
+const pageLimit = 1000
+
+// onPage sends a page of a replay. The page after it is read when this one has
+// been flushed, so that a long log never waits in memory.
+func (s *state) onPage(p page, o *out) {
+	st := p.st
+	if p.socket == nil {
+		s.carry(p, o)
+		return
+	}
+	if st.socket != p.socket || !st.replaying {
+		return // superseded meanwhile
+	}
+	for _, f := range p.frames {
+		o.do(push{st.socket, f})
+	}
+	if len(p.frames) > 0 {
+		st.sent = p.last
+	}
+	if p.more {
+		st.pageEnd = p.last
+		return
+	}
+	st.replaying = false
+	s.finish(st, o)
+}
+
+// onFlushed notes what has reached the client: it may leave storage when the
+// retention has passed.
+func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
+	e, err := ParseEventID(f.Event)
+	if err != nil {
+		return
+	}
+	st := s.streams[e.Stream]
+	if st == nil || st.socket != f.Socket {
+		return // superseded, or gone
+	}
+	if st.flushed.Stream == "" || st.flushed.Less(e) {
+		st.flushed, st.flushedAt = e, now
+		s.touch(st)
+		s.mark(st, now)
+	}
+	if st.replaying && !e.Less(st.pageEnd) && st.pageEnd.Stream != "" {
+		o.reads = append(o.reads, read{st, st.pageEnd, st.socket})
+		st.pageEnd = EventID{}
+	}
+	if st.done() {
+		s.unbind(st)
+	}
+}
+
+// mark queues what was flushed for its retention.
+func (s *state) mark(st *stream, now time.Time) {
+	if st.done() {
+		s.marks = append(s.marks, mark{st, st.last, now, true})
+		return
+	}
+	if n := len(s.marks); n > 0 && s.marks[n-1].st == st && now.Sub(s.marks[n-1].at) < s.cfg.Retention/8 {
+		s.marks[n-1].upto = st.flushed
+		return
+	}
+	s.marks = append(s.marks, mark{st, st.flushed, now, false})
+}
+
+// onGone detaches a socket that its front has stopped reading. What it owes is
+// still owed, and kept for the client to resume.
+func (s *state) onGone(g *Gone, now time.Time) {
+	if st := s.sockets[g.Socket]; st != nil {
+		s.unbind(st)
+		st.detached = now
+	}
+}
