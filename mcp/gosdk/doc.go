@@ -11,7 +11,7 @@
 //
 // The function is called when a session needs a runtime. It may return the same
 // server every time: each session is a connection of its own to it, and costs
-// little (some 15 kB). What a handler keeps for a session then belongs into the
+// little (some 6 kB). What a handler keeps for a session then belongs into the
 // session's [mcp.State], which it finds through [SessionFrom]. Or it may return a
 // new server each time, which can keep things in variables as long as the runtime
 // lives; give its options a shared SchemaCache, or every session pays for the

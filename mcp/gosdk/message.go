@@ -129,8 +129,7 @@ func encode(m jsonrpc.Message) (wire.Message, error) {
 func encodeError(id wire.ID, err error) wire.Message {
 	code := wire.InternalError
 	var data any
-	var e *jsonrpc.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		if e.Code != 0 {
 			code = wire.Code(e.Code)
 		}

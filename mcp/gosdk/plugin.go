@@ -16,8 +16,9 @@ import (
 // takes too long; the Session may be kept as long as the server works for it.
 type Func func(ctx context.Context, s mcp.Session) (*sdk.Server, error)
 
-// DefaultMemory is what a runtime is charged with on its isolate's heap, in bytes:
-// what a session on a shared server with a dozen tools was measured to keep, rounded up.
+// DefaultMemory is what a runtime is charged with on its isolate's heap, in bytes. A
+// session on a shared server keeps 6 kB (BenchmarkSessionMemory of package demo); the
+// rest is for what its calls need while they run.
 const DefaultMemory = 16 << 10
 
 // Option changes how a plugin hosts its servers.
