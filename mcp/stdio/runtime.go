@@ -118,6 +118,15 @@ func (r *Runtime) Deliver(ctx context.Context, m wire.Message) error {
 		return ErrClosed
 	default:
 		r.failed("closed its stdin and did not exit, so it was killed")
+		// It has exited, or will be made to: how it ended, and its last words, say more
+		// than a broken pipe.
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+		}
+		if over := r.over(); over != nil {
+			return over
+		}
 		return fmt.Errorf("the server %q does not read its stdin: %w", r.plugin.config.Command, err)
 	}
 }
