@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Programs under test.
+const (
+	kalpa      = "./cmd/kalpa"
+	everything = "./examples/everything"
+)
+
+// host is a kalpa process, and the next one on the same data and port.
+type host struct {
+	t       testing.TB
+	program string
+	args    []string
+	env     []string
+	dir     string // working folder
+
+	data string
+	port int
+	url  string // of the MCP endpoint
+
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed when the process is reaped
+	stderr *tail
+}
+
+// hosting says what a host is to run. The zero value is `kalpa serve`.
+type hosting struct {
+	program string   // kalpa when empty
+	flags   []string // of serve, besides --listen and --data
+	command []string // after --
+	env     []string // of the host, NAME=VALUE
+	dir     string   // working folder; the test's own when empty
+	data    string   // a fresh folder when empty
+}
+
+// serve starts a host and waits until it listens. It is killed when the test ends.
+func serve(t testing.TB, o hosting) *host {
+	t.Helper()
+	h := newHost(t, o)
+	for range 5 { // the port may be taken between the look and the start
+		h.port = freePort(t)
+		if h.start() == nil {
+			return h
+		}
+	}
+	t.Fatalf("kalpa does not start; its stderr:\n%s", h.stderr)
+	return nil
+}
+
+func newHost(t testing.TB, o hosting) *host {
+	t.Helper()
+	if o.program == "" {
+		o.program = kalpa
+	}
+	h := &host{t: t, program: program(t, o.program), env: o.env, dir: o.dir, data: o.data, stderr: &tail{}}
+	if h.data == "" {
+		h.data = filepath.Join(t.TempDir(), "data")
+	}
+	h.args = append(h.args, o.flags...)
+	if len(o.command) > 0 {
+		h.args = append(append(h.args, "--"), o.command...)
+	}
+	t.Cleanup(func() {
+		if h.cmd != nil {
+			h.kill()
+		}
+		if t.Failed() {
+			t.Logf("stderr of kalpa:\n%s", h.stderr)
+		}
+	})
+	return h
+}
+
+// start runs the host until it says that it listens.
+func (h *host) start() error {
+	args := append([]string{"serve", "--listen", fmt.Sprintf("127.0.0.1:%d", h.port), "--data", h.data}, h.args...)
+	h.cmd = exec.Command(h.program, args...)
+	h.cmd.Dir = h.dir
+	h.cmd.Env = append(os.Environ(), h.env...)
+	h.cmd.Stderr = h.stderr
+	// A pipe of our own: Wait does not close it, and must not wait for a child that
+	// has inherited it.
+	r, w, err := os.Pipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.cmd.Stdout = w
+	h.cmd.WaitDelay = 5 * time.Second
+	err = h.cmd.Start()
+	w.Close()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	cmd, ended := h.cmd, make(chan struct{})
+	h.ended = ended
+	go func() { // ends with the process
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	listening := make(chan string, 1)
+	go func() { // ends with the process, too
+		defer r.Close()
+		defer close(listening)
+		for lines := bufio.NewScanner(r); lines.Scan(); {
+			if url, ok := strings.CutPrefix(lines.Text(), "kalpa is listening on "); ok {
+				select {
+				case listening <- url:
+				default:
+				}
+			}
+		}
+	}()
+	select {
+	case url, ok := <-listening:
+		if !ok {
+			<-ended
+			return errors.New("ended before it listened")
+		}
+		h.url = url
+		return nil
+	case <-time.After(20 * time.Second):
+		h.kill()
+		h.t.Fatalf("kalpa does not listen after 20 s; its stderr:\n%s", h.stderr)
+		return nil
+	}
+}
+
+// restart starts the host again on the same data and port.
+func (h *host) restart() {
+	h.t.Helper()
+	if err := h.start(); err != nil {
+		h.t.Fatalf("kalpa does not start again: %v; its stderr:\n%s", err, h.stderr)
+	}
+}
+
+// kill is kill -9.
+func (h *host) kill() {
+	_ = h.cmd.Process.Kill()
+	<-h.ended
+}
+
+// crash kills the host and starts it again.
+func (h *host) crash() {
+	h.t.Helper()
+	h.kill()
+	h.restart()
+}
+
+// terminate sends SIGTERM and returns how long the host took to end, and its exit
+// code.
+func (h *host) terminate() (time.Duration, int) {
+	h.t.Helper()
+	start := time.Now()
+	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		h.t.Fatal(err)
+	}
+	select {
+	case <-h.ended:
+	case <-time.After(20 * time.Second):
+		h.t.Fatalf("kalpa has not ended 20 s after SIGTERM; its stderr:\n%s", h.stderr)
+	}
+	return time.Since(start), h.cmd.ProcessState.ExitCode()
+}
+
+// freePort finds a port that is free now. It lies outside the range from which the
+// system takes ports for outgoing connections, so that it stays free while the
+// host is down.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 100 {
+		port := 18000 + rand.IntN(14000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+const tailSize = 64 << 10
+
+func (w *tail) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.b = append(w.b, p...)
+	if over := len(w.b) - tailSize; over > 0 {
+		w.b = append(w.b[:0], w.b[over:]...)
+	}
+	return len(p), nil
+}
+
+func (w *tail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(bytes.Clone(w.b))
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after %v: %s", limit, what)
+		}
+	}
+}
