@@ -3,6 +3,7 @@ package alarm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,311 +12,217 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
+// Bounds of a Dispatcher.
+const (
+	// DefaultMaxInFlight bounds the alarms that have been fired and are not done.
+	DefaultMaxInFlight = 1024
+	// DefaultMaxDeferred bounds the objects whose back-off is remembered one by
+	// one. Beyond it they share one; see the package documentation.
+	DefaultMaxDeferred = 16 << 10
+
+	// look is how often the wall clock is read while an alarm is pending: it may
+	// have jumped, and timers don't know.
+	look = time.Second
+)
+
 // Target runs alarms: it is the host of the objects.
 type Target interface {
-	// Fire runs an object's alarm and must not block. done is called once: with nil
-	// when the row has been dealt with durably (completed, set to a retry, or set
-	// anew by the object); with an error when the object could not be reached.
+	// Fire asks for the alarm of an object to be run. It does not wait for that and
+	// must not block. d is what the index said: the target compares it with the
+	// object's row, which may have changed since, and runs the row if it is due.
+	//
+	// done is called once, from any goroutine, also from within Fire. With nil it
+	// says that the row has changed and that the change is durable: it was deleted,
+	// set anew, or set to its retry. With an error it says that the alarm could not
+	// be run and that its row is as it was; it will be fired again. A handler's
+	// failure is not such an error: it is the target's to count, in the row.
 	Fire(d storage.Due, done func(error))
 }
 
-// Options configure a Dispatcher.
+// Options configure a Dispatcher. Store and Target are required.
 type Options struct {
-	Store  storage.Store
+	// Store holds the alarm rows. The Dispatcher becomes its observer.
+	Store storage.Store
+	// Target runs the alarms.
 	Target Target
-	// Clock tells the time. Default: the system's.
+	// Clock tells the time. Nil means the system's.
 	Clock clock.Clock
-	// MaxInFlight bounds the alarms that run at once. Default: 1,024.
-	MaxInFlight int
-	// Jitter returns a number from 0 to 1 for each wait after a failure. Default: 0.
-	Jitter func() float64
-	// Logger takes what operators should know. Default: slog.Default().
+	// Logger gets what an operator should know. Nil means slog.Default.
 	Logger *slog.Logger
+	// MaxInFlight bounds the alarms that are running at once; 0 means
+	// DefaultMaxInFlight.
+	MaxInFlight int
+	// MaxDeferred bounds the objects that are remembered because their alarm could
+	// not be run; 0 means DefaultMaxDeferred.
+	MaxDeferred int
+	// Run, if it is set, replaces the goroutine that Start begins: it arranges for
+	// f to be called soon, not from within Run, and never two at a time. It is how a
+	// simulator drives. It may be called from any goroutine and must not block.
+	Run func(f func())
 }
 
-const (
-	defaultInFlight = 1024
-	// maxDeferred bounds the failures remembered one by one; past it, everything
-	// waits for a second.
-	maxDeferred = 10_000
-	// lookAgain is how long the wall clock is trusted not to have jumped.
-	lookAgain = time.Second
-)
-
-// Dispatcher fires what is due.
-type Dispatcher struct {
-	o   Options
-	log *slog.Logger
-
-	mu       sync.Mutex
-	low      storage.Cursor // before it the index has nothing but what is in flight or deferred
-	inFlight map[storage.ID]time.Time
-	deferred map[storage.ID]deferral
-	behind   time.Time // the earliest alarm set since the scan began, zero for none
-	// recent holds what was dealt with since the last whole scan: a row that is
-	// still there unchanged must not be fired again at once.
-	recent  map[storage.ID]time.Time
-	paused  time.Time
-	stopped bool
-	idle    chan struct{} // closed when stopped and nothing is in flight
-
-	signal chan struct{}
-	quit   chan struct{}
-	ended  chan struct{}
-}
-
-// deferral is a row that could not be run and waits.
-type deferral struct {
-	at    time.Time // the row's
-	until time.Time
-	fails int
-}
-
-// New makes a Dispatcher. It becomes the store's observer of alarms.
-func New(o Options) (*Dispatcher, error) {
-	if o.Store == nil || o.Target == nil {
-		return nil, errors.New("alarm: Options.Store and Options.Target are required")
+func (o *Options) fill() error {
+	var problems []error
+	if o.Store == nil {
+		problems = append(problems, errors.New("alarm: Options.Store is required"))
 	}
-	if o.MaxInFlight < 0 {
-		return nil, errors.New("alarm: Options.MaxInFlight must not be negative")
+	if o.Target == nil {
+		problems = append(problems, errors.New("alarm: Options.Target is required"))
 	}
 	if o.Clock == nil {
 		o.Clock = clock.Real
 	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = defaultInFlight
-	}
-	if o.Jitter == nil {
-		o.Jitter = func() float64 { return 0 }
-	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	d := &Dispatcher{
-		o: o, log: o.Logger,
-		inFlight: map[storage.ID]time.Time{}, deferred: map[storage.ID]deferral{}, recent: map[storage.ID]time.Time{},
-		signal: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), idle: make(chan struct{}),
+	for _, b := range []struct {
+		name string
+		n    *int
+		def  int
+	}{
+		{"MaxInFlight", &o.MaxInFlight, DefaultMaxInFlight},
+		{"MaxDeferred", &o.MaxDeferred, DefaultMaxDeferred},
+	} {
+		if *b.n < 0 {
+			problems = append(problems, fmt.Errorf("alarm: Options.%s must not be negative, got %d", b.name, *b.n))
+		}
+		if *b.n == 0 {
+			*b.n = b.def
+		}
 	}
-	o.Store.OnAlarm(d.set)
+	return errors.Join(problems...)
+}
+
+// Dispatcher fires alarms when they are due. Its methods may be called from any
+// goroutine.
+type Dispatcher struct {
+	store  storage.Store
+	target Target
+	clock  clock.Clock
+	log    limitedLog
+	run    func(func())
+
+	ctx    context.Context // of reads; ends with Stop
+	cancel context.CancelFunc
+	kick   chan struct{} // of capacity one: a step is wanted
+	ended  chan struct{} // the goroutine is gone; nil when there is none
+
+	stepping sync.Mutex // one Step at a time
+
+	mu      sync.Mutex
+	core    core
+	started bool
+	stopped bool
+	woken   bool // a step is on its way
+	timer   clock.Timer
+	running int           // fired, and not done
+	drained chan struct{} // closed when stopped and nothing runs
+}
+
+// New makes a Dispatcher. It does nothing before Start.
+func New(o Options) (*Dispatcher, error) {
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{
+		store: o.Store, target: o.Target, clock: o.Clock, run: o.Run,
+		log:     limitedLog{log: o.Logger},
+		core:    newCore(o.MaxInFlight, o.MaxDeferred),
+		kick:    make(chan struct{}, 1),
+		drained: make(chan struct{}),
+	}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d, nil
 }
 
-// set is told of each alarm that is set, before its commit is confirmed.
-func (d *Dispatcher) set(_ storage.ID, at time.Time) {
-	d.mu.Lock()
-	if !at.After(d.low.At) {
-		d.low = storage.Cursor{At: at.Add(-time.Microsecond)}
-	}
-	if d.behind.IsZero() || at.Before(d.behind) {
-		d.behind = at
-	}
-	d.mu.Unlock()
-	d.poke()
-}
-
-func (d *Dispatcher) poke() {
-	select {
-	case d.signal <- struct{}{}:
-	default:
-	}
-}
-
-// Step fires what is due at now, and returns when to step again: not later than
-// the next alarm, and zero when nothing is pending. A new alarm or the end of a
-// run calls for a step as well.
-func (d *Dispatcher) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
-	d.mu.Lock()
-	cursor := d.low
-	d.behind = time.Time{}
-	full := d.stopped || d.paused.After(now)
-	if full {
-		next = d.paused
-	}
-	d.mu.Unlock()
-	for !full {
-		rows, err := d.o.Store.Due(ctx, cursor, now, d.o.MaxInFlight)
-		if err != nil {
-			return now.Add(lookAgain), err
-		}
-		for _, row := range rows {
-			fire, wait := d.consider(row, now)
-			if wait == errFull {
-				full = true
-				break
-			}
-			cursor = storage.Cursor{At: row.At, ID: row.ID}
-			if fire {
-				d.o.Target.Fire(row, d.doneWith(row))
-			}
-		}
-		if len(rows) < d.o.MaxInFlight {
-			break
-		}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !full {
-		d.advance(cursor)
-		clear(d.recent)
-		rows, err := d.o.Store.Due(ctx, storage.Cursor{At: now, ID: last}, forever, 1)
-		if err != nil {
-			return now.Add(lookAgain), err
-		}
-		if len(rows) > 0 {
-			next = rows[0].At
-		}
-	}
-	for _, f := range d.deferred {
-		if next.IsZero() || f.until.Before(next) {
-			next = f.until
-		}
-	}
-	return next, nil
-}
-
-var (
-	errFull = errors.New("as many alarms run as may")
-	forever = time.Unix(1<<40, 0)
-	// last is after every ID in the index.
-	last = storage.ID{Class: "\xff", Name: "\xff"}
-)
-
-// consider decides whether a row is to be fired now.
-func (d *Dispatcher) consider(row storage.Due, now time.Time) (fire bool, wait error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, running := d.inFlight[row.ID]; running {
-		return false, nil
-	}
-	f, failed := d.deferred[row.ID]
-	if failed && f.until.After(now) {
-		return false, nil
-	}
-	if at, ok := d.recent[row.ID]; ok && at.Equal(row.At) && !failed {
-		d.log.Error("an alarm was reported as done and its row is unchanged", "object", row.ID.String(), "at", row.At)
-		d.postpone(row, deferral{}, now)
-		return false, nil
-	}
-	if d.stopped || len(d.inFlight) >= d.o.MaxInFlight {
-		return false, errFull
-	}
-	d.inFlight[row.ID] = row.At
-	return true, nil
-}
-
-// advance moves the start of the next scan to before the earliest row that is
-// in flight or deferred, or to the end of this scan. Called with the lock.
-func (d *Dispatcher) advance(cursor storage.Cursor) {
-	low := cursor
-	before := func(at time.Time) {
-		if c := (storage.Cursor{At: at.Add(-time.Microsecond)}); c.At.Before(low.At) {
-			low = c
-		}
-	}
-	for _, at := range d.inFlight {
-		before(at)
-	}
-	for _, f := range d.deferred {
-		before(f.at)
-	}
-	// An alarm that was set during the scan may lie behind it.
-	if !d.behind.IsZero() {
-		before(d.behind)
-	}
-	d.low = low
-}
-
-// postpone remembers a row that could not be run. Called with the lock.
-func (d *Dispatcher) postpone(row storage.Due, f deferral, now time.Time) {
-	if len(d.deferred) >= maxDeferred {
-		d.paused = now.Add(lookAgain)
-		return
-	}
-	f.at, f.until = row.At, now.Add(BackoffUncounted(f.fails, d.o.Jitter()))
-	f.fails++
-	d.deferred[row.ID] = f
-}
-
-// doneWith returns what the target calls when a row has been dealt with.
-func (d *Dispatcher) doneWith(row storage.Due) func(error) {
-	var once sync.Once
-	return func(err error) {
-		once.Do(func() {
-			d.mu.Lock()
-			delete(d.inFlight, row.ID)
-			before := d.deferred[row.ID]
-			delete(d.deferred, row.ID)
-			if err != nil {
-				d.log.Warn("an alarm could not be run and is tried again later", "object", row.ID.String(), "failures", before.fails+1, "error", err)
-				d.postpone(row, before, d.o.Clock.Now())
-			} else {
-				d.recent[row.ID] = row.At
-			}
-			n := len(d.inFlight)
-			if d.stopped && n == 0 {
-				close(d.idle)
-			}
-			d.mu.Unlock()
-			// A step for each run would walk the rows in flight again and again.
-			if n == 0 || n == d.o.MaxInFlight/2 || err != nil {
-				d.poke()
-			}
-		})
-	}
-}
-
-// Start drives the dispatcher on a goroutine of its own.
+// Start begins to fire what is due, with what has been overdue since before the
+// start. It returns at once, also with a million alarms pending.
 func (d *Dispatcher) Start() error {
-	go d.run()
+	d.mu.Lock()
+	if d.started || d.stopped {
+		d.mu.Unlock()
+		return errors.New("alarm: a dispatcher can be started once")
+	}
+	d.started = true
+	if d.run == nil {
+		d.ended = make(chan struct{})
+		go d.loop()
+	}
+	d.mu.Unlock()
+	// What is set from here on is observed; what was set before is found by the
+	// first scan, which begins after this.
+	d.store.OnAlarm(d.observe)
+	d.wake()
 	return nil
 }
 
-func (d *Dispatcher) run() {
-	defer close(d.ended)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() { <-d.quit; cancel() }()
-	for {
-		now := d.o.Clock.Now()
-		next, err := d.Step(ctx, now)
-		if err != nil && ctx.Err() == nil {
-			d.log.Error("the alarm index could not be read", "error", err)
-		}
-		var timer clock.Timer
-		if !next.IsZero() {
-			timer = d.o.Clock.AfterFunc(min(next.Sub(now), lookAgain), d.poke)
-		}
-		select {
-		case <-d.signal:
-		case <-d.quit:
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-		select {
-		case <-d.quit:
-			return
-		default:
-		}
-	}
-}
-
-// Stop fires nothing more and waits for the alarms that run, or for ctx. What
-// is overdue stays in storage.
+// Stop ends firing and waits until what was fired is done, or until ctx ends;
+// then it says how many were not. What is due stays in storage, for the next
+// start. After Stop nothing is fired.
 func (d *Dispatcher) Stop(ctx context.Context) error {
 	d.mu.Lock()
 	if !d.stopped {
 		d.stopped = true
-		close(d.quit)
-		if len(d.inFlight) == 0 {
-			close(d.idle)
+		d.cancel()
+		if d.timer != nil {
+			d.timer.Stop()
+			d.timer = nil
+		}
+		if d.running == 0 {
+			close(d.drained)
+		}
+		select {
+		case d.kick <- struct{}{}:
+		default:
 		}
 	}
+	ended := d.ended
 	d.mu.Unlock()
-	select {
-	case <-d.idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for _, end := range []chan struct{}{ended, d.drained} {
+		if end == nil {
+			continue
+		}
+		select {
+		case <-end:
+			continue
+		default:
+		}
+		select {
+		case <-end:
+		case <-ctx.Done():
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return fmt.Errorf("alarm: stopped with %d alarms running, which fire again at the next start unless they complete: %w", d.running, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// Stats are figures for telemetry.
+type Stats struct {
+	// InFlight alarms have been fired and are not settled.
+	InFlight int
+	// Deferred objects wait because their alarm could not be run.
+	Deferred int
+	// Fired, Failed and Unchanged count since New: calls of Fire, those that ended
+	// with an error, and those that ended without one and left the row as it was.
+	Fired, Failed, Unchanged uint64
+}
+
+// Stats returns the figures of this moment.
+func (d *Dispatcher) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.core.stats()
+}
+
+// observe is called by the store with each alarm that is set, before the commit
+// is confirmed: so an alarm that moves earlier can't be overslept.
+func (d *Dispatcher) observe(id storage.ID, at time.Time) {
+	d.mu.Lock()
+	sooner := !d.stopped && d.core.set(id, at)
+	d.mu.Unlock()
+	if sooner {
+		d.wake()
 	}
 }

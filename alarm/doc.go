@@ -1,32 +1,84 @@
-// Package alarm fires the durable alarms of objects: at most one for each object,
-// at least once, never before its time.
+// Package alarm fires the durable alarms of objects: one for each object, at
+// least once, and never before its time.
 //
 // # Concepts
 //
-// The alarm is a row in the object's storage, committed together with the data
-// it was set with, and a row in an index ordered by time. The [Dispatcher] walks
-// that index: it asks the [Target] to run what is due, and is told when the row
-// has been dealt with. It keeps in memory only what is under way, so a million
-// pending alarms cost nothing and a restart reads no more than what is due.
+// An alarm is a row of its object, set in the same commit as the data that it is
+// about, and an entry of the store's alarm index, which is ordered by time. The
+// row is the alarm; everything in this package's memory is a hint of where to
+// look. A [Dispatcher] reads the index forward and hands what is due to a
+// [Target], the host of the objects. The target activates the object, compares,
+// runs the handler, and completes the row with the handler's own commit.
 //
-// # Guarantees
+// # What holds
 //
-//   - An alarm that was acknowledged fires, however late, also after a restart.
-//   - It never fires before its time by the wall clock, which may jump either way:
-//     the clock is looked at once a second at least while an alarm is pending.
-//   - One object's alarm is never run twice at the same time.
-//   - The time that the dispatcher works by is never later than the row's (the crash
-//     rule): the store reports an alarm that is set before its commit is confirmed.
+// At least once. A row leaves the index only by a commit of its object. Whatever
+// happens to a firing (the object was reset, the host was overloaded, the process
+// died) the row is still there, and is fired again: after a back-off, or by the
+// next start, also years later.
 //
-// # Failure
+// Never early. A row is fired when the wall clock of the injected Clock has
+// reached its time. The wall clock may jump either way; while an alarm is pending
+// it is read at least once a second, since timers don't follow its jumps.
 //
-// A handler's failure is the object's to record: its row is set to the next
-// retry, see [Backoff]. A failure to reach the object at all is the
-// dispatcher's: it waits in memory, see [BackoffUncounted], and the row stays as
-// it is.
+// One at a time. An object has at most one alarm in flight. Set anew while its
+// handler runs, it is fired after that, if it is due.
+//
+// Scheduled is not later than persisted. The time for which this package has
+// planned to look never lies after a row that a commit has been confirmed for:
+// [storage.Store.OnAlarm] brings an alarm that moves earlier before the commit is
+// confirmed. One that has moved later, or has gone, is looked for in vain, and
+// that is all.
+//
+// Nothing armed, nothing running. Without a pending alarm no timer is armed.
+//
+// # A row's life
+//
+//	set       in the index at its time
+//	due       found by a scan; Fire(row, done)
+//	          the target compares: not due after all, or gone: done(nil)
+//	          the handler ran:          the commit deletes the row, or sets it anew
+//	          the handler failed:       the commit sets it to now + Backoff, retry + 1
+//	          it failed for the 7th time: the commit deletes it, loudly
+//	          it could not be run:      done(err), and the row is as it was
+//	done(nil) after that commit; the row is read once more, and what it says holds
+//
+// The two back-offs don't multiply. A handler's failure is counted in the row and
+// waits in the index ([Backoff], six retries). A failure to run the handler at
+// all is not counted, waits in memory, and has no end ([BackoffUncounted]). It
+// ends early when the object sets its alarm: it is alive then.
+//
+// A row that still has the same time after done(nil) is not fired in a loop. It
+// is logged and backed off like one that could not be run. An object that sets
+// its alarm to the very time that it is being fired for looks the same.
+//
+// # Bounds
+//
+// In memory there are: one position in the index, which stands for all pending
+// alarms; the alarms in flight (MaxInFlight); a page of rows while it is being
+// read; and the objects that back off (MaxDeferred). When more objects than that
+// can't be run, the rest share one back-off: their rows stay in storage, the part
+// of the index that they lie in is left alone for 2 to 1,024 s, and is then read
+// again. An alarm that is set during that time to a time within that part of the
+// index waits with them; later times are not affected.
+//
+// Slow handlers take up flights: with MaxInFlight of them running, the others
+// wait. The limit on a handler's time is the host's.
 //
 // # Concurrency
 //
-// All decisions are made in [Dispatcher.Step], which can be driven by hand;
-// [Dispatcher.Start] runs it on one goroutine, until [Dispatcher.Stop].
+// A pure core decides and one goroutine executes, begun by Start and ended by
+// Stop. No lock is held during a read or a call to the target. A simulator has
+// its own dispatching take the goroutine's place, through Options.Run.
+//
+// # Failure
+//
+// An index that can't be read is read again after 2 to 64 s. A target that never
+// calls done keeps its object's alarm in flight until the next start.
+//
+// # Not here
+//
+// Many deadlines for one object, cron, intervals: that is the layer above, which
+// derives the one alarm from its table. Exactly once: a crash between a handler's
+// effect and its commit runs it again. A handler's time limit.
 package alarm
