@@ -11,7 +11,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
@@ -122,9 +124,9 @@ func ParseBody(b []byte) (ms []Message, batch bool, err error) {
 		}
 		return []Message{m}, false, nil
 	}
-	gjson.ParseBytes(b).ForEach(func(_, v gjson.Result) bool {
+	gjson.Parse(text(b)).ForEach(func(_, v gjson.Result) bool {
 		var m Message
-		m, err = parse([]byte(v.Raw))
+		m, err = parse(b[v.Index : v.Index+len(v.Raw) : v.Index+len(v.Raw)])
 		ms = append(ms, m)
 		return err == nil
 	})
@@ -166,10 +168,13 @@ func oneLine(b []byte) ([]byte, error) {
 	return b, nil
 }
 
+// text is b as a string without a copy, for reading what nobody modifies.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
 // parse reads one message from valid JSON on one line.
 func parse(b []byte) (Message, error) {
 	m := Message{raw: b}
-	root := gjson.ParseBytes(b)
+	root := gjson.Parse(text(b))
 	if !root.IsObject() {
 		return m, invalid("", "a message must be a JSON object")
 	}
@@ -181,11 +186,11 @@ func parse(b []byte) (Message, error) {
 		var i int
 		switch k.Str {
 		case "jsonrpc":
-			version = v.Str
+			version = v.Str // not kept
 		case "id":
 			i, m.id = 1, s
 		case "method":
-			i, m.method = 2, v.Str
+			i, m.method = 2, strings.Clone(v.Str)
 			if v.Type != gjson.String || v.Str == "" {
 				err = invalid(m.ID(), "the method must be a string")
 			}
@@ -226,7 +231,7 @@ func parse(b []byte) (Message, error) {
 		if id != "" {
 			m.kind = Request
 		}
-		if p := m.Params(); len(p) > 0 && p[0] != '{' && p[0] != '[' {
+		if p := m.Params(); len(p) > 0 && p[0] != '{' { // JSON-RPC knows arrays as well, MCP does not
 			return m, invalid(id, "params must be an object")
 		}
 	case hasResult == hasError:
@@ -244,20 +249,25 @@ func (m Message) WithID(id ID) Message {
 	if m.id.to == m.id.from {
 		panic("wire: WithID on a message without an id")
 	}
-	raw := make([]byte, 0, len(m.raw)+len(id)-int(m.id.to-m.id.from))
-	raw = append(raw, m.raw[:m.id.from]...)
-	raw = append(raw, id...)
-	raw = append(raw, m.raw[m.id.to:]...)
+	return m.splice(m.id, []byte(id))
+}
+
+// splice returns the message with one of its parts exchanged.
+func (m Message) splice(old span, part []byte) Message {
+	raw := make([]byte, 0, len(m.raw)+len(part)-int(old.to-old.from))
+	raw = append(raw, m.raw[:old.from]...)
+	raw = append(raw, part...)
+	raw = append(raw, m.raw[old.to:]...)
 	shift := int32(len(raw) - len(m.raw))
-	old := m.id
 	m.raw = raw
-	for _, s := range []*span{&m.params, &m.result, &m.err} {
-		if s.from >= old.to && s.to > s.from {
+	for _, s := range []*span{&m.id, &m.params, &m.result, &m.err} {
+		if *s == old {
+			s.to += shift
+		} else if s.from >= old.to && s.to > s.from {
 			s.from += shift
 			s.to += shift
 		}
 	}
-	m.id.to += shift
 	return m
 }
 
@@ -283,13 +293,33 @@ func (m Message) ParamString(path string) string {
 	return r.Str
 }
 
-// WithParam returns the message with the raw JSON at a path in the params set.
+// WithParam returns the message with the raw JSON at a path in the params set and
+// all else as it was. What is in the way and no object gives way.
 func (m Message) WithParam(path string, value []byte) Message {
-	raw, err := sjson.SetRawBytes(m.raw, "params."+path, value)
-	if err != nil {
-		panic("wire: " + err.Error())
+	params := m.Params()
+	if len(params) == 0 {
+		params = []byte("{}")
 	}
-	return must(parse(raw))
+	for i, c := range path {
+		if outer := gjson.GetBytes(params, path[:i]); c == '.' && outer.Exists() && !outer.IsObject() {
+			params = setRaw(params, path[:i], []byte("{}"))
+		}
+	}
+	params = setRaw(params, path, value)
+	if m.params.to > m.params.from {
+		return m.splice(m.params, params)
+	}
+	end := len(m.raw) - 1 // before the last brace
+	raw := append(append(m.raw[:end:end], `,"params":`...), params...)
+	return must(parse(append(raw, '}')))
+}
+
+func setRaw(doc []byte, path string, value []byte) []byte {
+	doc, err := sjson.SetRawBytes(doc, path, value)
+	if err != nil {
+		panic("wire: " + err.Error()) // a path that is none
+	}
+	return doc
 }
 
 func must(m Message, err error) Message {
@@ -341,18 +371,21 @@ func NewError(id ID, code Code, message string, data any) Message {
 	if id == "" {
 		id = "null"
 	}
-	e := struct {
+	var b bytes.Buffer
+	b.WriteString(`{"jsonrpc":"2.0","id":`)
+	b.WriteString(string(id))
+	b.WriteString(`,"error":`)
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(struct {
 		Code    Code   `json:"code"`
 		Message string `json:"message"`
 		Data    any    `json:"data,omitempty"`
-	}{code, message, data}
-	b, err := json.Marshal(struct {
-		V     string          `json:"jsonrpc"`
-		ID    json.RawMessage `json:"id"`
-		Error any             `json:"error"`
-	}{"2.0", json.RawMessage(id), e})
+	}{code, message, data})
 	if err != nil {
 		panic("wire: " + err.Error())
 	}
-	return must(Parse(b))
+	b.Truncate(b.Len() - 1) // Encode ends the line
+	b.WriteByte('}')
+	return must(parse(b.Bytes()))
 }
