@@ -28,7 +28,7 @@ type client struct {
 const patience = 20 * time.Second
 
 func newClient(t testing.TB, url string) *client {
-	return &client{t: t, url: url, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	return &client{t: t, url: url, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: patience}}}
 }
 
 const (
@@ -222,7 +222,7 @@ func (c *client) get(after string) *exchange {
 // close leaves, as a client does whose connection is cut.
 func (x *exchange) close() {
 	x.cancel()
-	for range x.frames { //nolint:revive // until the reader has ended
+	for range x.frames { // until the reader has ended
 	}
 }
 

@@ -32,8 +32,12 @@ var clientAnswers = object{
 func TestOfficialClientUsesServerEverything(t *testing.T) {
 	t.Parallel()
 	needNode(t)
-	h := serve(t, npxEverything)
-	cutter, url := behindCutter(t, h.url)
+	tour(t, serve(t, npxEverything).url)
+}
+
+func tour(t *testing.T, url string) {
+	t.Helper()
+	cutter, url := behindCutter(t, url)
 	c := newTSClient(t)
 	s := c.connect(url, clientAnswers)
 	if s.Server.Name != "mcp-servers/everything" || s.Protocol != vNov || s.Session == "" {
@@ -42,7 +46,7 @@ func TestOfficialClientUsesServerEverything(t *testing.T) {
 	c.listening(0)
 	run := func(name string, f func(t *testing.T)) {
 		t.Helper()
-		if !t.Run(name, f) {
+		if !t.Run(name, func(t *testing.T) { c.t = t; f(t) }) {
 			t.FailNow() // one client: what follows would only repeat it
 		}
 	}
@@ -184,6 +188,7 @@ func TestOfficialClientUsesServerEverything(t *testing.T) {
 		c.listening(from)
 		c.do("ping", nil)
 	})
+	c.t = t
 	c.unshaken(s.Session)
 }
 
@@ -196,15 +201,9 @@ func (c *tsClient) longRunning(t *testing.T, total time.Duration, steps int, ste
 	n, reply := c.begin("callTool",
 		object{"name": "trigger-long-running-operation", "arguments": object{"duration": total.Seconds(), "steps": steps}},
 		object{"progress": true})
+	reported := func(e tsEvent) bool { return e.Event == "progress" && e.N == n }
 	for want := 1; want <= steps; want++ {
-		i := 0
-		e := c.await(from, "progress", func(e tsEvent) bool {
-			if e.Event != "progress" || e.N != n {
-				return false
-			}
-			i++
-			return i == want
-		})
+		e := c.awaitAll(from, want, "progress", reported)[want-1]
 		if e.Current != float64(want) || e.Total != float64(steps) {
 			t.Errorf("report %d says %v of %v", want, e.Current, e.Total)
 		}
@@ -219,7 +218,7 @@ func (c *tsClient) longRunning(t *testing.T, total time.Duration, steps int, ste
 	if got := (message{Result: r.Result}).text(); !strings.Contains(got, "completed") {
 		t.Errorf("result: %q", got)
 	}
-	if got := len(c.saw(func(e tsEvent) bool { return e.Event == "progress" && e.N == n })); got != steps {
+	if got := len(c.saw(reported)); got != steps {
 		t.Errorf("%d reports, want %d", got, steps)
 	}
 }

@@ -39,7 +39,7 @@ func TestBadRequestsGetAClearError(t *testing.T) {
 		{name: "an id that is null", body: `{"jsonrpc":"2.0","id":null,"method":"ping"}`, status: 400, code: -32600},
 		{name: "an id that is an object", body: `{"jsonrpc":"2.0","id":{},"method":"ping"}`, status: 400, code: -32600},
 		{name: "a batch in a revision without", body: "[" + good + "]", status: 400, code: -32600, says: "batch"},
-		{name: "a body beyond the limit", body: `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 17<<20) + `"}`, status: 413, code: -32600},
+		{name: "a body beyond the limit", body: `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 17<<20) + `"}`, header: map[string]string{"Expect": "100-continue"}, status: 413, code: -32600},
 		{name: "an unknown session", body: good, header: map[string]string{"Mcp-Session-Id": "0123456789abcdef0123456789abcdef"}, status: 404},
 		{name: "an unknown session, GET", method: "GET", header: map[string]string{"Mcp-Session-Id": "nobody"}, status: 404},
 		{name: "an unknown session, DELETE", method: "DELETE", header: map[string]string{"Mcp-Session-Id": "nobody"}, status: 404},

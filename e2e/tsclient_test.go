@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -247,26 +247,36 @@ func (c *tsClient) saw(match func(tsEvent) bool) []tsEvent {
 	return all
 }
 
-// await waits until one event matches, counted from the mark on.
+// await waits for the first event that matches, from the mark on.
 func (c *tsClient) await(from int, what string, match func(tsEvent) bool) tsEvent {
 	c.t.Helper()
+	return c.awaitAll(from, 1, what, match)[0]
+}
+
+// awaitAll waits for the first n events that match, from the mark on.
+func (c *tsClient) awaitAll(from, n int, what string, match func(tsEvent) bool) []tsEvent {
+	c.t.Helper()
 	deadline := time.After(patience)
+	var found []tsEvent
 	for {
 		c.mu.Lock()
-		i := slices.IndexFunc(c.events[from:], match)
-		if i >= 0 {
-			defer c.mu.Unlock()
-			return c.events[from+i]
+		for ; from < len(c.events) && len(found) < n; from++ {
+			if match(c.events[from]) {
+				found = append(found, c.events[from])
+			}
 		}
 		more, ended := c.more, c.ended
 		c.mu.Unlock()
+		if len(found) == n {
+			return found
+		}
 		if ended {
 			c.t.Fatalf("%s: the client process has ended", what)
 		}
 		select {
 		case <-more:
 		case <-deadline:
-			c.t.Fatalf("the client has not seen: %s", what)
+			c.t.Fatalf("the client has not seen %s: %d of %d", what, len(found), n)
 		}
 	}
 }
@@ -282,7 +292,7 @@ func (c *tsClient) mark() int {
 func (c *tsClient) listening(from int) {
 	c.t.Helper()
 	c.await(from, "an open GET stream", func(e tsEvent) bool {
-		return e.Event == "http" && e.Method == "GET" && e.Status == 200
+		return e.Event == "http" && e.Method == http.MethodGet && e.Status == 200
 	})
 }
 
