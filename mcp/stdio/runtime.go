@@ -83,9 +83,6 @@ func (r *Runtime) Deliver(ctx context.Context, m wire.Message) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if err := r.over(); err != nil {
-		return err
-	}
 	line := make([]byte, 0, len(m.Bytes())+3)
 	if r.cut { // whatever was cut off, even if only its end, is no message now
 		line = append(line, "!\n"...)
@@ -112,23 +109,22 @@ func (r *Runtime) Deliver(ctx context.Context, m wire.Message) error {
 	case ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded):
 		return context.Cause(ctx)
 	case errors.Is(err, os.ErrClosed):
-		if over := r.over(); over != nil {
-			return over
-		}
-		return ErrClosed
 	default:
 		r.failed("closed its stdin and did not exit, so it was killed")
-		// It has exited, or will be made to: how it ended, and its last words, say more
-		// than a broken pipe.
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-		}
-		if over := r.over(); over != nil {
-			return over
-		}
-		return fmt.Errorf("the server %q does not read its stdin: %w", r.plugin.config.Command, err)
 	}
+	if over := r.over(); over != nil {
+		return over
+	}
+	// It has exited, or will be made to: how it ended, and its last words, say more
+	// than a broken pipe.
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+	}
+	if over := r.over(); over != nil {
+		return over
+	}
+	return fmt.Errorf("the server %q does not read its stdin: %w", r.plugin.config.Command, err)
 }
 
 // over says why no message can be delivered any more.
