@@ -35,7 +35,7 @@ fmt: ## format the code
 
 .PHONY: conformance
 conformance: ## run the MCP conformance suite against the everything server (needs Node)
-	$(GO) test -count=1 -timeout 9m -run Conformance -v ./e2e/...
+	$(GO) test -count=1 -timeout 9m -run TestConformance -v ./e2e
 
 .PHONY: e2e-deps
 e2e-deps: ## install the npm packages of the end-to-end tests (needs Node)
