@@ -40,6 +40,9 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.rest(now, o)
 	case hasten:
 		s.endGeneration(LostTo(shutdown), now, o)
+		for _, id := range sortedKeys(s.streams) {
+			s.supersede(s.streams[id], o)
+		}
 	}
 	if s.draining && len(s.live) == 0 {
 		s.rest(now, o)

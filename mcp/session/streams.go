@@ -67,6 +67,9 @@ func (s *state) finish(st *stream, o *out) {
 	}
 	if st.socket != nil {
 		o.do(endSocket{st.socket, End{Kind: Final}})
+		if st.done() {
+			s.unbind(st) // nothing is left to be confirmed
+		}
 	}
 	if st.last.Seq == 0 {
 		s.unbind(st)
@@ -77,10 +80,14 @@ func (s *state) finish(st *stream, o *out) {
 
 // attach makes a socket the one that a stream is written to, from the event
 // after a position on. A socket it had before is superseded.
-func (s *state) attach(st *stream, sock *Socket, after EventID, o *out) {
+func (s *state) attach(st *stream, sock *Socket, after EventID, now time.Time, o *out) {
 	s.supersede(st, o)
 	s.bind(st, sock)
 	st.replaying, st.sent = true, after
+	if after.Epoch != 0 && (st.flushed.Stream == "" || st.flushed.Less(after)) && !st.last.Less(after) {
+		st.flushed, st.flushedAt = after, now // who holds an event's id has it
+		s.touch(st)
+	}
 	o.do(openSocket{sock, Opening{Streaming: true}})
 	o.reads = append(o.reads, read{st, after, sock})
 }
@@ -105,7 +112,10 @@ func (s *state) onGet(g *Get, now time.Time, o *out) {
 			return
 		}
 		if st := s.streams[after.Stream]; st != nil {
-			s.attach(st, g.Socket, after, o)
+			if IsTold(g.After) {
+				after = s.told(st, now, o)
+			}
+			s.attach(st, g.Socket, after, now, o)
 			return
 		}
 		if after.Stream[0] == 'p' {
@@ -115,6 +125,20 @@ func (s *state) onGet(g *Get, now time.Time, o *out) {
 		}
 	}
 	s.openGet(g, now, o)
+}
+
+// told discharges what a front has answered as its last resort: the client knows,
+// and must not be told again. It returns the end of the log.
+func (s *state) told(st *stream, now time.Time, o *out) EventID {
+	for _, r := range slices.Clone(st.owes) {
+		s.settleRow(r, o)
+	}
+	if st.last.Seq > 0 {
+		st.flushed, st.flushedAt = st.last, now
+		s.touch(st)
+		s.mark(st, now)
+	}
+	return st.last
 }
 
 // openGet opens a new GET stream. It takes the place of the one before, and
@@ -208,7 +232,7 @@ func (s *state) onAttach(a *Attach, now time.Time, o *out) {
 			return
 		}
 	}
-	s.attach(st, a.Socket, after, o)
+	s.attach(st, a.Socket, after, now, o)
 }
 
 // pageLimit is how many events a replay reads at once.
@@ -253,7 +277,9 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 	if st.flushed.Stream == "" || st.flushed.Less(e) {
 		st.flushed, st.flushedAt = e, now
 		s.touch(st)
-		s.mark(st, now)
+		if st.last.Seq > 0 {
+			s.mark(st, now)
+		}
 	}
 	if st.replaying && !e.Less(st.pageEnd) && st.pageEnd.Stream != "" {
 		o.reads = append(o.reads, read{st, st.pageEnd, st.socket})

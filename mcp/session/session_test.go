@@ -1,0 +1,734 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/mcp"
+	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/mcp/wire"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// model is a runtime that answers by script: it records what it is told.
+type model struct {
+	w       *world
+	s       mcp.Session
+	n       int // which runtime of the world it is
+	version string
+}
+
+func (m *model) Deliver(ctx context.Context, msg wire.Message) error {
+	m.w.mu.Lock()
+	m.w.delivered = append(m.w.delivered, fmt.Sprintf("%d %s %s %s", m.n, msg.Method(), msg.ID(), msg.Params()))
+	m.w.mu.Unlock()
+	answer := func(result string) error { return m.s.Send(ctx, wire.NewResult(msg.ID(), []byte(result)), "") }
+	switch name := msg.ParamString("name"); {
+	case msg.Is("initialize"):
+		return answer(`{"protocolVersion":"` + m.version + `","capabilities":{"tools":{}},"serverInfo":{"name":"model","version":"1"}}`)
+	case msg.Kind() != wire.Request:
+		if msg.Kind() == wire.Response {
+			m.w.replies <- msg
+		}
+		return nil
+	case name == "hang":
+		return nil
+	case name == "progress":
+		for i := range 3 {
+			_ = m.s.Send(ctx, wire.NewNotification("notifications/progress",
+				fmt.Appendf(nil, `{"progressToken":%s,"progress":%d}`, msg.Param(wire.TokenOfRequest), i)), msg.ID())
+		}
+		return answer(`{"done":true}`)
+	case name == "ask":
+		return m.s.Send(ctx, wire.NewRequest("5", "elicitation/create", []byte(`{"message":"?"}`)), msg.ID())
+	case name == "log":
+		_ = m.s.Send(ctx, wire.NewNotification("notifications/tools/list_changed", nil), "")
+		return answer(`{}`)
+	case name == "exit":
+		m.s.Exited(errors.New("exit status 3: out of cheese"))
+		return nil
+	case name == "count":
+		n := 0
+		err := m.s.State().Update(ctx, "n", func(old []byte) ([]byte, error) {
+			n = len(old) + 1
+			return []byte(strings.Repeat("x", n)), nil
+		})
+		if err != nil {
+			return err
+		}
+		return answer(fmt.Sprintf(`{"n":%d}`, n))
+	}
+	return answer(`{"echo":` + string(msg.Params()) + `,"by":` + fmt.Sprint(m.n) + `}`)
+}
+
+func (m *model) Close(context.Context) error {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	m.w.open--
+	m.w.closed++
+	return nil
+}
+
+// world is a host with sessions, and what its runtimes saw.
+type world struct {
+	t     *testing.T
+	store storage.Store
+	host  *actor.Host
+	svc   *session.Service
+
+	mu          sync.Mutex
+	delivered   []string
+	built       int
+	open        int
+	closed      int
+	version     string
+	buildErr    error
+	buildDelay  time.Duration
+	replies     chan wire.Message
+	serverTuned func(*session.Server)
+}
+
+func newWorld(t *testing.T, tune func(*session.Server)) *world {
+	w := &world{t: t, store: storage.NewMemory(), version: "2025-11-25", replies: make(chan wire.Message, 10), serverTuned: tune}
+	t.Cleanup(func() { w.store.Close() })
+	w.boot()
+	t.Cleanup(w.shutdown)
+	return w
+}
+
+// boot starts a host on the world's store.
+func (w *world) boot() {
+	h, err := actor.NewHost(actor.Options{Store: w.store, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), EvictAfter: time.Hour})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	srv := session.Server{Name: "model", Plugin: mcp.PluginFunc(w.build)}
+	if w.serverTuned != nil {
+		w.serverTuned(&srv)
+	}
+	if w.svc, err = session.NewService(h, session.Options{Servers: []session.Server{srv}}); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := h.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.host = h
+}
+
+func (w *world) shutdown() {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_ = w.host.Shutdown(ctx)
+	if err := w.svc.Wait(ctx); err != nil {
+		w.t.Error(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open != 0 {
+		w.t.Errorf("%d runtimes are left", w.open)
+	}
+}
+
+// reboot is a host that ends in order and another that follows.
+func (w *world) reboot() { w.shutdown(); w.boot() }
+
+func (w *world) build(_ context.Context, s mcp.Session) (mcp.Runtime, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.buildDelay > 0 {
+		time.Sleep(w.buildDelay)
+	}
+	if w.buildErr != nil {
+		return nil, w.buildErr
+	}
+	w.built++
+	w.open++
+	return &model{w, s, w.built, w.version}, nil
+}
+
+func (w *world) runtimes() (built, open int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.built, w.open
+}
+
+func (w *world) saw(part string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, d := range w.delivered {
+		if strings.Contains(d, part) {
+			n++
+		}
+	}
+	return n
+}
+
+// client is one session's client, below HTTP.
+type client struct {
+	w  *world
+	id string
+}
+
+var caller = session.Caller{Server: "model", Version: "2025-11-25"}
+
+// link is an exchange: what came over its socket.
+type link struct {
+	w       *world
+	c       *client
+	sock    *session.Socket
+	opening *session.Opening
+	frames  []session.Frame
+	end     *session.End
+}
+
+func (c *client) send(e session.Event, sock *session.Socket) *link {
+	c.w.t.Helper()
+	if err := c.w.svc.Send(c.w.t.Context(), c.id, e); err != nil {
+		c.w.t.Fatal(err)
+	}
+	return &link{w: c.w, c: c, sock: sock}
+}
+
+func (c *client) post(msgs ...string) *link {
+	c.w.t.Helper()
+	return c.postAs(caller, false, msgs...)
+}
+
+func (c *client) postAs(who session.Caller, create bool, msgs ...string) *link {
+	c.w.t.Helper()
+	sock := session.NewSocket(0)
+	p := &session.Post{Socket: sock, Caller: who, Stream: session.NewStream(), Create: create, Batch: len(msgs) > 1}
+	for _, s := range msgs {
+		m, err := wire.Parse([]byte(s))
+		if err != nil {
+			c.w.t.Fatal(err)
+		}
+		p.Messages = append(p.Messages, m)
+	}
+	return c.send(p, sock)
+}
+
+func (c *client) get(after string) *link {
+	c.w.t.Helper()
+	sock := session.NewSocket(0)
+	return c.send(&session.Get{Socket: sock, Caller: caller, Stream: session.NewStream(), After: after}, sock)
+}
+
+func (w *world) open1() *client {
+	w.t.Helper()
+	c := &client{w, session.NewID()}
+	l := c.postAs(caller, true, initialize)
+	if got := l.wait().text(); !strings.Contains(got, `"id":0,"result"`) {
+		w.t.Fatalf("initialize: %s", got)
+	}
+	c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`).wait()
+	return c
+}
+
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+
+func call(id, tool string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","_meta":{"progressToken":"tok"}}}`
+}
+
+// until takes from the socket until f says so.
+func (l *link) until(what string, f func() bool) *link {
+	l.w.t.Helper()
+	deadline := time.After(5 * time.Second)
+	for {
+		d := l.sock.Take()
+		if d.Opening != nil {
+			l.opening = d.Opening
+		}
+		l.frames = append(l.frames, d.Frames...)
+		if len(d.Frames) > 0 {
+			last := d.Frames[len(d.Frames)-1].ID
+			_ = l.w.svc.Send(l.w.t.Context(), l.c.id, &session.Flushed{Socket: l.sock, Event: last})
+		}
+		if d.End != nil {
+			l.end = d.End
+		}
+		if f() {
+			return l
+		}
+		select {
+		case <-l.sock.Ready():
+		case <-deadline:
+			l.w.t.Fatalf("waited in vain for %s; got opening %+v, end %+v, frames:\n%s", what, l.opening, l.end, l.text())
+		}
+	}
+}
+
+// wait takes until the exchange has ended.
+func (l *link) wait() *link {
+	l.w.t.Helper()
+	return l.until("the end", func() bool { return l.end != nil })
+}
+
+func (l *link) has(part string) *link {
+	l.w.t.Helper()
+	return l.until(part, func() bool { return strings.Contains(l.text(), part) })
+}
+
+func (l *link) text() string {
+	var b strings.Builder
+	for _, f := range l.frames {
+		b.Write(f.Data)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (l *link) gone() {
+	_ = l.w.svc.Send(l.w.t.Context(), l.c.id, &session.Gone{Socket: l.sock})
+}
+
+func (w *world) within(d time.Duration, what string, f func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(d); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("not within %v: %s", d, what)
+		}
+	}
+}
+
+func TestIDsAreEchoedByteForByte(t *testing.T) {
+	c := newWorld(t, nil).open1()
+	for _, id := range []string{`7`, `"7"`, `1.50`, `12345678901234567890`, `-0`, `"é\u00e9"`, `""`} {
+		got := c.post(call(id, "echo")).wait().text()
+		if !strings.Contains(got, `"id":`+id+`,"result"`) {
+			t.Errorf("id %s came back as %s", id, got)
+		}
+	}
+}
+
+func TestSameIDAtOnceIsAnsweredOnEachStream(t *testing.T) {
+	c := newWorld(t, nil).open1()
+	var links []*link
+	for i := range 5 {
+		links = append(links, c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":%d}}`, i)))
+	}
+	for i, l := range links {
+		if got := l.wait().text(); !strings.Contains(got, fmt.Sprintf(`"n":%d`, i)) {
+			t.Errorf("stream %d got %s", i, got)
+		}
+	}
+}
+
+func TestProgressTokenIsTheClientsOwn(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	got := c.post(call(`9`, "progress")).wait()
+	if n := strings.Count(got.text(), `"progressToken":"tok"`); n != 3 || len(got.frames) != 5 {
+		t.Fatalf("%d reports with the client's token in %d frames:\n%s", n, len(got.frames), got.text())
+	}
+	if w.saw(`"tok"`) != 0 {
+		t.Error("the runtime saw the client's token, which another request may use too")
+	}
+}
+
+func TestEventIsStoredBeforeItIsSentI11(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	l := c.post(call(`9`, "progress")).wait()
+	// Every event that was sent can be read back, from each position.
+	for i, f := range l.frames {
+		g := c.get(f.ID).wait()
+		want := l.frames[i+1:]
+		if len(g.frames) != len(want) {
+			t.Fatalf("after event %d: %d events, want %d", i, len(g.frames), len(want))
+		}
+		for j := range want {
+			if g.frames[j].ID != want[j].ID || string(g.frames[j].Data) != string(want[j].Data) {
+				t.Errorf("after event %d: event %d differs", i, j)
+			}
+		}
+		if g.end.Kind != session.Final {
+			t.Errorf("a stream that owes nothing ended %v", g.end)
+		}
+	}
+}
+
+func TestOneRuntimeIsBuiltForRequestsThatArriveTogether(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	w.reboot()
+	before, _ := w.runtimes()
+	w.mu.Lock()
+	w.buildDelay = 50 * time.Millisecond
+	w.mu.Unlock()
+	var links []*link
+	for i := range 10 {
+		links = append(links, c.post(call(fmt.Sprint(i), "echo")))
+	}
+	for _, l := range links {
+		l.wait()
+	}
+	if built, open := w.runtimes(); built != before+1 || open != 1 {
+		t.Fatalf("%d runtimes were built, %d are open", built-before, open)
+	}
+}
+
+func TestRebuiltRuntimeIsToldTheHandshake(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	c.post(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}`).wait()
+	c.post(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"a://b"}}`).wait()
+	c.post(`{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"c://d"}}`).wait()
+	c.post(`{"jsonrpc":"2.0","id":4,"method":"resources/unsubscribe","params":{"uri":"a://b"}}`).wait()
+	w.reboot()
+	w.mu.Lock()
+	w.delivered = nil
+	w.mu.Unlock()
+	got := c.post(call(`5`, "echo")).wait()
+	if strings.Contains(got.text(), "protocolVersion") {
+		t.Errorf("the client saw the handshake: %s", got.text())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var methods []string
+	for _, d := range w.delivered {
+		methods = append(methods, strings.Fields(d)[1])
+	}
+	want := "initialize notifications/initialized logging/setLevel resources/subscribe tools/call"
+	if strings.Join(methods, " ") != want {
+		t.Fatalf("the rebuilt runtime was told %v,\nwant %s", methods, want)
+	}
+	if !strings.Contains(w.delivered[3], "c://d") {
+		t.Errorf("subscribed to %s", w.delivered[3])
+	}
+}
+
+func TestChangedVersionFailsTheBuildAndWhatWaits(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	w.reboot()
+	w.version = "2025-06-18"
+	got := c.post(call(`5`, "echo")).wait().text()
+	if !strings.Contains(got, "-32603") || !strings.Contains(got, "2025-06-18") {
+		t.Fatalf("got %s", got)
+	}
+}
+
+func TestBuildFailureIsToldAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.buildErr = errors.New("exec: no-such-command: not found")
+	c := &client{w, session.NewID()}
+	got := c.postAs(caller, true, initialize).wait()
+	if !strings.Contains(got.text(), "no-such-command") || got.end.Kind != session.Final {
+		t.Fatalf("got %s", got.text())
+	}
+	// The session that never came to be is not there.
+	w.within(3*time.Second, "the rows are gone", func() bool {
+		v, err := w.store.Get(t.Context(), storage.ID{Class: session.Class, Name: c.id}, "meta")
+		return err == nil && v == nil
+	})
+}
+
+func TestExitedRuntimeIsAnsweredAndRebuilt(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	hang := c.post(call(`1`, "hang"))
+	hang.until("opening", func() bool { return hang.opening != nil })
+	w.within(time.Second, "delivered", func() bool { return w.saw("hang") == 1 })
+	c.post(call(`2`, "exit")).has(`"reason":"exited"`).has("out of cheese").wait()
+	got := hang.wait().text()
+	for _, want := range []string{"-32010", `"started":true`, `"tool":"hang"`, `"retryable":true`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+	if got := c.post(call(`3`, "echo")).wait().text(); !strings.Contains(got, `"by":2`) {
+		t.Fatalf("the next call was not answered by a new runtime: %s", got)
+	}
+}
+
+func TestResetAnswersWhatWasOwed(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	l := c.post(call(`"a"`, "hang"))
+	l.until("opening", func() bool { return len(l.frames) > 0 })
+	w.within(time.Second, "delivered", func() bool { return w.saw("hang") == 1 })
+	w.host.Reset(storage.ID{Class: session.Class, Name: c.id}, actor.MemoryLimit, nil)
+	if l.wait(); l.end.Kind != session.Broken {
+		t.Fatalf("the socket ended %+v", l.end)
+	}
+	got := c.get(l.frames[0].ID).wait()
+	for _, want := range []string{`"id":"a"`, "-32010", `"reason":"memory_limit"`, `"started":true`, "exceeded its memory limit"} {
+		if !strings.Contains(got.text(), want) {
+			t.Errorf("no %s in %s", want, got.text())
+		}
+	}
+	if got.end.Kind != session.Final {
+		t.Errorf("the stream ended %+v", got.end)
+	}
+	w.within(2*time.Second, "the old runtime is closed", func() bool { _, open := w.runtimes(); return open == 0 })
+}
+
+func TestLostAnswersReachAFreshGet(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	l := c.post(call(`1`, "hang"))
+	l.until("opening", func() bool { return l.opening != nil })
+	w.host.Reset(storage.ID{Class: session.Class, Name: c.id}, actor.CPULimit, nil)
+	c.get("").has(`"reason":"cpu_limit"`)
+	// Once only.
+	g := c.get("")
+	g.until("opening", func() bool { return g.opening != nil })
+	time.Sleep(50 * time.Millisecond)
+	if strings.Contains(g.until("", func() bool { return true }).text(), "cpu_limit") {
+		t.Error("told again")
+	}
+}
+
+func TestDetachedStreamKeepsItsAnswer(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	l := c.post(call(`1`, "ask"))
+	l.has("elicitation/create")
+	ask, err := wire.Parse(l.frames[len(l.frames)-1].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.gone()
+	c.post(`{"jsonrpc":"2.0","id":` + string(ask.ID()) + `,"result":{"action":"accept"}}`).wait()
+	reply := <-w.replies
+	if reply.ID() != "5" {
+		t.Errorf("the runtime's own id came back as %s", reply.ID())
+	}
+	c.post(`{"jsonrpc":"2.0","id":` + string(ask.ID()) + `,"result":{"action":"accept"}}`).wait()
+	select {
+	case m := <-w.replies:
+		t.Errorf("a second answer reached the runtime: %s", m)
+	case <-time.After(50 * time.Millisecond):
+	}
+	g := c.get(l.frames[len(l.frames)-1].ID)
+	g.until("opening", func() bool { return g.opening != nil })
+}
+
+func TestCancelledRequestIsReleasedWithoutAnAnswer(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	l := c.post(call(`"x"`, "hang"))
+	l.until("opening", func() bool { return l.opening != nil })
+	w.within(time.Second, "delivered", func() bool { return w.saw("hang") == 1 })
+	c.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}`).wait()
+	if l.wait(); strings.Contains(l.text(), `"id":"x"`) || l.end.Kind != session.Final {
+		t.Fatalf("got %s %+v", l.text(), l.end)
+	}
+	w.within(time.Second, "the runtime is told, with its own id", func() bool {
+		return w.saw("notifications/cancelled") == 1 && w.saw(`"requestId":"x"`) == 0
+	})
+}
+
+func TestAmbiguousCancelIsIgnored(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	a, b := c.post(call(`1`, "hang")), c.post(call(`1`, "hang"))
+	a.until("opening", func() bool { return a.opening != nil })
+	b.until("opening", func() bool { return b.opening != nil })
+	c.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`).wait()
+	time.Sleep(50 * time.Millisecond)
+	if w.saw("notifications/cancelled") != 0 {
+		t.Fatal("one of two requests with the same id was cancelled")
+	}
+}
+
+func TestBatchIsAnsweredOnOneStream(t *testing.T) {
+	w := newWorld(t, nil)
+	w.version = "2025-03-26"
+	c := w.open1()
+	who := session.Caller{Server: "model", Version: "2025-03-26"}
+	l := c.postAs(who, false, call(`1`, "echo"), `{"jsonrpc":"2.0","id":2,"method":"ping"}`, call(`3`, "progress")).wait()
+	for _, id := range []string{`"id":1,"result"`, `"id":2,"result"`, `"id":3,"result"`} {
+		if strings.Count(l.text(), id) != 1 {
+			t.Errorf("%s in %s", id, l.text())
+		}
+	}
+}
+
+func TestBatchIsRefusedElsewhere(t *testing.T) {
+	c := newWorld(t, nil).open1()
+	l := c.post(call(`1`, "echo"), call(`2`, "echo")).wait()
+	if l.opening.Refusal == nil || l.opening.Refusal.Status != 400 {
+		t.Fatalf("got %+v", l.opening)
+	}
+}
+
+func TestOwnerAndServerAreChecked(t *testing.T) {
+	c := newWorld(t, nil).open1()
+	for _, tc := range []struct {
+		caller session.Caller
+		status int
+	}{
+		{session.Caller{Server: "other"}, 404},
+		{session.Caller{Server: "model", Principal: mcp.Principal{Subject: "eve"}}, 403},
+	} {
+		l := c.postAs(tc.caller, false, call(`1`, "echo")).wait()
+		if l.opening.Refusal == nil || l.opening.Refusal.Status != tc.status {
+			t.Errorf("%+v: got %+v, want %d", tc.caller, l.opening, tc.status)
+		}
+	}
+}
+
+func TestIdleRuntimeIsReclaimedAndRebuiltUnseenI7I9(t *testing.T) {
+	w := newWorld(t, func(s *session.Server) { s.IdleTimeout = 300 * time.Millisecond })
+	c := w.open1()
+	c.post(call(`1`, "count")).has(`"n":1`).wait()
+	g := c.get("")
+	g.until("opening", func() bool { return g.opening != nil })
+	w.within(3*time.Second, "disposal", func() bool { return w.svc.Residents() == 0 })
+	if g.wait(); g.end.Kind != session.Parked {
+		t.Errorf("the client's stream ended %+v", g.end)
+	}
+	c.post(call(`2`, "count")).has(`"n":2`).wait()
+	if built, _ := w.runtimes(); built != 2 {
+		t.Fatalf("%d runtimes were built", built)
+	}
+}
+
+func TestGetAndPingKeepNothingResident(t *testing.T) {
+	w := newWorld(t, func(s *session.Server) { s.IdleTimeout = 300 * time.Millisecond })
+	c := w.open1()
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && w.svc.Residents() > 0; time.Sleep(20 * time.Millisecond) {
+		c.get("")
+		c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).wait()
+	}
+	if n := w.svc.Residents(); n != 0 {
+		t.Fatal("a client that reconnects and pings for ever keeps its runtime")
+	}
+	built, _ := w.runtimes()
+	c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).wait()
+	if b, _ := w.runtimes(); b != built {
+		t.Error("a ping built a runtime")
+	}
+}
+
+func TestHeldMessagesReachTheFirstGet(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	c.post(call(`1`, "log")).wait()
+	c.get("").has("list_changed")
+	g := c.get("")
+	g.until("opening", func() bool { return g.opening != nil })
+	time.Sleep(30 * time.Millisecond)
+	if g.until("", func() bool { return true }); strings.Contains(g.text(), "list_changed") {
+		t.Error("the message came twice")
+	}
+}
+
+func TestNewGetSupersedesTheOld(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	a := c.get("")
+	a.until("opening", func() bool { return a.opening != nil })
+	b := c.get("")
+	if a.wait(); a.end.Kind != session.Parked {
+		t.Fatalf("the old stream ended %+v", a.end)
+	}
+	c.post(call(`1`, "log")).wait()
+	b.has("list_changed")
+}
+
+func TestDeletedSessionIsDeadAtOnceAndLeavesNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	hang := c.post(call(`1`, "hang"))
+	hang.until("opening", func() bool { return hang.opening != nil })
+	sock := session.NewSocket(0)
+	c.send(&session.Delete{Socket: sock, Caller: caller}, sock).wait()
+	hang.wait()
+	if !strings.Contains(hang.text(), `"reason":"ended"`) {
+		t.Errorf("the request in flight got %s", hang.text())
+	}
+	l := c.post(call(`2`, "echo")).wait()
+	if l.opening.Refusal == nil || l.opening.Refusal.Status != 404 {
+		t.Fatalf("the ended session answered %+v", l.opening)
+	}
+	oid := storage.ID{Class: session.Class, Name: c.id}
+	w.within(4*time.Second, "all rows gone", func() bool {
+		for range w.store.List(t.Context(), oid, storage.Range{}) {
+			return false
+		}
+		a, err := w.store.Alarm(t.Context(), oid)
+		return err == nil && a.At.IsZero()
+	})
+}
+
+func TestUnknownSessionActivatesNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	id := session.NewID()
+	sock := session.NewSocket(0)
+	err := w.svc.Send(t.Context(), id, &session.Get{Socket: sock, Caller: caller})
+	if !errors.Is(err, session.ErrUnknown) {
+		t.Fatalf("got %v", err)
+	}
+	if w.host.Active(storage.ID{Class: session.Class, Name: id}) {
+		t.Fatal("an object was activated")
+	}
+}
+
+func TestDeliveredEventsGoAfterTheRetention(t *testing.T) {
+	w := newWorld(t, func(s *session.Server) { s.Retention = 200 * time.Millisecond })
+	c := w.open1()
+	l := c.post(call(`1`, "progress")).wait()
+	first := l.frames[0].ID
+	if g := c.get(first).wait(); len(g.frames) != 4 {
+		t.Fatalf("within the retention %d events came back, want 4", len(g.frames))
+	}
+	oid := storage.ID{Class: session.Class, Name: c.id}
+	w.within(3*time.Second, "the log is empty", func() bool {
+		for range w.store.List(t.Context(), oid, storage.Range{Prefix: "e/"}) {
+			return false
+		}
+		return true
+	})
+	g := c.get(first).wait()
+	if g.opening.Refusal == nil || g.opening.Refusal.Status != 400 {
+		t.Errorf("a stream that is gone answered %+v", g.opening)
+	}
+}
+
+func TestBoundsRefuseAtTheirEdgeI12(t *testing.T) {
+	w := newWorld(t, func(s *session.Server) { s.MaxOwed = 3; s.MaxHeld = 2 })
+	c := w.open1()
+	for i := range 3 {
+		l := c.post(call(fmt.Sprint(i), "hang"))
+		l.until("opening", func() bool { return l.opening != nil })
+		if l.opening.Refusal != nil {
+			t.Fatalf("request %d was refused", i)
+		}
+	}
+	if l := c.post(call(`4`, "echo")).wait(); l.opening.Refusal == nil || l.opening.Refusal.Status != 429 {
+		t.Fatalf("the request past the bound got %+v", l.opening)
+	}
+}
+
+func TestLongReplayComesPageByPage(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	g := c.get("")
+	g.until("opening", func() bool { return len(g.frames) > 0 })
+	first := g.frames[0].ID
+	g.gone()
+	for i := range 1100 {
+		c.post(call(fmt.Sprint(i), "log")).wait()
+	}
+	again := c.get(first)
+	again.until("1100 events", func() bool { return strings.Count(again.text(), "list_changed") == 1100 })
+	c.post(call(`1`, "log")).wait()
+	again.until("1101 events", func() bool { return strings.Count(again.text(), "list_changed") == 1101 })
+}
