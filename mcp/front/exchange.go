@@ -38,7 +38,9 @@ type exchange struct {
 	out    *sse   // nil until the session has opened the stream
 	last   string // the last event that was written
 	opened bool   // the session has taken the exchange
-	no     *Refusal
+	// withheld: an answer that is not owed was kept back.
+	withheld bool
+	no       *Refusal
 
 	wake      *wake
 	openBy    time.Time // the session must have said what becomes of the exchange
@@ -154,9 +156,13 @@ func (x *exchange) take() (over bool) {
 		} else {
 			x.start()
 		}
+		if x.withheld {
+			x.gone() // what was withheld is never confirmed
+		}
 		return true
 	case d.End.Kind == session.Parked && x.opened:
 		x.park(session.Lost(session.ReasonUnanswered), d.End.Retry)
+		x.gone() // the socket may have ended at its bound, which the session does not see
 		return true
 	default:
 		return x.broken(d.End.Err)
@@ -174,6 +180,7 @@ func (x *exchange) start() {
 func (x *exchange) write(frames []session.Frame) (wrote bool, err error) {
 	for _, f := range frames {
 		if f.Answers != "" && x.owes != nil && !x.owes.answered(f.Answers) {
+			x.withheld = true
 			x.f.count.repeated.Add(1)
 			x.f.o.Logger.Error("answer to a request that is not owed withheld", "server", x.f.o.Server, "session", x.id, "event", f.ID, "request", f.Answers)
 			continue
