@@ -40,6 +40,7 @@ type core struct {
 
 	scanFailures int
 	scanAfter    time.Time // no scan before it, after one has failed
+	looked       time.Time // when the index was last read
 	last         time.Time // the time of the last decision
 
 	fired, failed, unchanged uint64
@@ -86,7 +87,11 @@ type op struct {
 
 // ahead is where the rows begin that are not due yet.
 func (o op) ahead() storage.Cursor {
-	return storage.Cursor{At: o.until.Truncate(time.Microsecond).Add(time.Microsecond)}
+	c := storage.Cursor{At: o.until.Round(0).Truncate(time.Microsecond).Add(time.Microsecond)}
+	if before(c, o.after) {
+		return o.after
+	}
+	return c
 }
 
 // next returns what is to be done at now, and takes note that it will be.
@@ -106,7 +111,7 @@ func (c *core) next(now time.Time) op {
 		}
 		if at, ok := c.scanTime(); ok && !at.After(now) {
 			o := op{kind: opScan, after: c.low, until: now, limit: min(max(c.room(), minPage), maxPage)}
-			c.more = false // what is set while the index is read lowers low again
+			c.more, c.looked = false, now // what is set during the read lowers low again
 			return o
 		}
 	}
@@ -137,9 +142,8 @@ func (c *core) wait(now time.Time) (time.Duration, bool) {
 func (c *core) notice(now time.Time) {
 	if now.Before(c.last) {
 		c.deferred.rebase(now)
-		if w := BackoffUncounted(maxScanFailures, 1); c.scanAfter.Sub(now) > w {
-			c.scanAfter = now.Add(w)
-		}
+		c.scanAfter = soonest(c.scanAfter, now.Add(scanBackoff(maxScanFailures)))
+		c.looked = now
 	}
 	c.last = now
 	if from, ended := c.deferred.spill.end(now); ended {
@@ -149,14 +153,17 @@ func (c *core) notice(now time.Time) {
 
 func (c *core) room() int { return c.maxFlights - len(c.flights) }
 
+// scanTime is when to read the index: when the first row is due that may be
+// there, and before that every now and then, since nobody tells when it goes.
 func (c *core) scanTime() (time.Time, bool) {
 	if !c.more {
 		return time.Time{}, false
 	}
-	if c.low.At.Before(c.scanAfter) {
-		return c.scanAfter, true
+	at := soonest(c.low.At, c.looked.Add(look))
+	if at.Before(c.scanAfter) {
+		at = c.scanAfter
 	}
-	return c.low.At, true
+	return at, true
 }
 
 // lower makes sure that the rows after a position are looked at: now, or when
@@ -283,8 +290,12 @@ func (c *core) scanned(o op, rows, ahead []storage.Due) (flights []*flight) {
 // scanFailed backs off from the index as a whole.
 func (c *core) scanFailed(o op, now time.Time) {
 	c.lower(o.after)
-	c.scanAfter = now.Add(BackoffUncounted(min(c.scanFailures, maxScanFailures), 0))
+	c.scanAfter = now.Add(scanBackoff(c.scanFailures))
 	c.scanFailures++
+}
+
+func scanBackoff(failures int) time.Duration {
+	return BackoffUncounted(min(failures, maxScanFailures), 0)
 }
 
 func (c *core) stats() Stats {

@@ -20,8 +20,9 @@ const (
 	// one. Beyond it they share one; see the package documentation.
 	DefaultMaxDeferred = 16 << 10
 
-	// look is how often the wall clock is read while an alarm is pending: it may
-	// have jumped, and timers don't know.
+	// look is how often the wall clock is read while an alarm is pending, since it
+	// may have jumped and timers don't know; and the index, since the alarm may have
+	// been deleted, of which nobody tells.
 	look = time.Second
 )
 

@@ -30,7 +30,8 @@
 // confirmed. One that has moved later, or has gone, is looked for in vain, and
 // that is all.
 //
-// Nothing armed, nothing running. Without a pending alarm no timer is armed.
+// Nothing pending, nothing armed. While an alarm is pending its row is looked for
+// once a second, at the cost of one read; when there is none, no timer is armed.
 //
 // # A row's life
 //

@@ -79,9 +79,25 @@ func (c *Fake) Advance(d time.Duration) {
 }
 
 // Jump sets the wall clock without firing anything, as an operator or a time
-// server would.
+// server would. What is left of an armed timer stays the same, as on a machine.
 func (c *Fake) Jump(t time.Time) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	by := t.Sub(c.now)
 	c.now = t
-	c.mu.Unlock()
+	for _, timer := range c.timers {
+		timer.at = timer.at.Add(by)
+	}
+}
+
+// Next is when the first of the armed timers is due; false if none is armed.
+func (c *Fake) Next() (at time.Time, armed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.timers {
+		if !armed || t.at.Before(at) {
+			at, armed = t.at, true
+		}
+	}
+	return at, armed
 }
