@@ -226,7 +226,7 @@ func (h *Host) Shutdown(ctx context.Context) error {
 	for id := range h.dir.all() {
 		_ = h.enqueue(id, envelope{Drain{deadline}, nil})
 	}
-	poll := time.NewTicker(5 * time.Millisecond)
+	poll := time.NewTicker(5 * time.Millisecond) //nolint:forbidigo // a pause between two looks; it decides nothing
 	defer poll.Stop()
 	for !h.dir.empty() {
 		h.sweepAll()

@@ -23,16 +23,26 @@ type body struct {
 // release gives back what the body took.
 func (b *body) release() { b.f.bodies.Add(-int64(cap(b.bytes))) }
 
+// bodyBy gives the body of a request its time. It holds for a body that nobody
+// wants as well: the server reads what is left of it before it answers.
+func (f *Front) bodyBy(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(f.o.BodyLimit)) // recorders have none
+	}
+}
+
+// bodyRead takes that time away again: from here on the connection is only read to
+// see the client leave.
+func (f *Front) bodyRead(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+}
+
 // readBody reads a body within MaxBody, MaxBodies and BodyLimit. The caller
 // releases it when it is no longer held, also after a refusal.
 func (f *Front) readBody(w http.ResponseWriter, r *http.Request) (*body, *Refusal) {
 	b := &body{f: f}
 	if r.ContentLength > f.o.MaxBody {
 		return b, f.tooLarge()
-	}
-	rc := http.NewResponseController(w)
-	if rc.SetReadDeadline(time.Now().Add(f.o.BodyLimit)) == nil {
-		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	}
 	in := http.MaxBytesReader(w, r.Body, f.o.MaxBody)
 	size := int64(512)
@@ -46,6 +56,10 @@ func (f *Front) readBody(w http.ResponseWriter, r *http.Request) (*body, *Refusa
 		for len(b.bytes) < cap(b.bytes) {
 			n, err := in.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 			b.bytes = b.bytes[:len(b.bytes)+n]
+			if err == io.EOF {
+				f.bodyRead(w)
+				return b, nil
+			}
 			if err != nil {
 				return b, f.readFailed(err)
 			}
@@ -69,7 +83,7 @@ func (b *body) grow(size int64) *Refusal {
 func (f *Front) readFailed(err error) *Refusal {
 	var tooLarge *http.MaxBytesError
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return nil
 	case errors.As(err, &tooLarge):
 		return f.tooLarge()
@@ -82,4 +96,21 @@ func (f *Front) readFailed(err error) *Refusal {
 
 func (f *Front) tooLarge() *Refusal {
 	return refuse(http.StatusRequestEntityTooLarge, "", wire.InvalidRequest, "The body is larger than %d bytes. Send less at once.", f.o.MaxBody)
+}
+
+// noBody refuses a body where there should be none, but for a few bytes that say
+// nothing: a stream must not begin while there is more to read.
+func (f *Front) noBody(w http.ResponseWriter, r *http.Request) *Refusal {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(r.Body, 1<<10))
+	if err != nil {
+		return f.readFailed(err)
+	}
+	if n == 1<<10 {
+		return refuse(http.StatusRequestEntityTooLarge, "", wire.InvalidRequest, "A %s has no body. Send messages with POST.", r.Method)
+	}
+	f.bodyRead(w)
+	return nil
 }

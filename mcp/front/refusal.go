@@ -2,6 +2,7 @@ package front
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 
@@ -52,9 +53,7 @@ func (r *Refusal) with(name, value string) *Refusal {
 }
 
 func (r *Refusal) write(w http.ResponseWriter) {
-	for name, values := range r.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), r.Header)
 	writeJSON(w, r.Status, r.Body.Bytes())
 }
 

@@ -181,6 +181,7 @@ func (s *state) tell(m wire.Message, o *out) {
 		o.do(deliver{s.rt.gen, m})
 	case building:
 		s.rt.waiting = append(s.rt.waiting, m)
+	case none, closing:
 	}
 }
 

@@ -1,7 +1,6 @@
 package pebble_test
 
 import (
-	"io"
 	"log/slog"
 	"testing"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/kalpahost/kalpa/storage/storetest"
 )
 
-var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
+var silent = slog.New(slog.DiscardHandler)
 
 // mustOpen opens a store whose failure is the test's.
 func mustOpen(t testing.TB, o pebble.Options) *pebble.Store {
