@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
@@ -72,6 +73,14 @@ type Session interface {
 	State() State
 	// Logger logs with the session's attributes.
 	Logger() *slog.Logger
+}
+
+// StreamCloser is what a Session may also be: CloseStream ends the HTTP response
+// that carries the stream of a delivered request, before the answer; the client
+// comes back for it after retry. It does nothing where the client's protocol
+// revision knows no way to come back.
+type StreamCloser interface {
+	CloseStream(ctx context.Context, about wire.ID, retry time.Duration) error
 }
 
 // State is a durable key-value space that outlives runtimes, resets and restarts

@@ -162,6 +162,7 @@ func (s *state) loadStream(id string, value []byte) error {
 
 // loadLog finds the end of a stream's log and its size.
 func (s *state) loadLog(src source, st *stream, now time.Time) error {
+	st.detached = now
 	if st.flushedAt.After(now) {
 		st.flushedAt = now
 	}

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/kalpahost/kalpa/actor"
@@ -42,7 +40,7 @@ func (obj *object) Handle(t *actor.Turn, event any) {
 	case Event:
 		obj.link(t, e)
 	case stateOp:
-		e.run(t)
+		e.run(t, obj.rt)
 		return
 	case closed:
 		if obj.rt != nil && obj.rt.gen == e.gen {
@@ -209,29 +207,5 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		if rt := obj.rt; rt != nil && rt.gen == e.gen {
 			t.After(rt.close)
 		}
-	}
-}
-
-// stateOp runs a runtime's access to the session's durable state in a turn.
-type stateOp struct {
-	f    func(t *actor.Turn) error
-	done chan error
-}
-
-func (op stateOp) run(t *actor.Turn) { op.done <- op.f(t) }
-
-// errGone is what a runtime gets when its session has gone on.
-func (obj *object) do(ctx, life context.Context, f func(t *actor.Turn) error) error {
-	op := stateOp{f, make(chan error, 1)}
-	if err := obj.post(op); err != nil {
-		return errors.Join(errReset, err)
-	}
-	select {
-	case err := <-op.done:
-		return err
-	case <-life.Done():
-		return errReset
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

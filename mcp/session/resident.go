@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -203,6 +204,14 @@ func (rt *resident) release(m wire.Message) { rt.room.Release(weight(m)) }
 
 func weight(m wire.Message) int64 { return min(int64(len(m.Bytes()))+256, maxFromRuntime) }
 
+// CloseStream implements mcp.StreamCloser.
+func (rt *resident) CloseStream(_ context.Context, about wire.ID, retry time.Duration) error {
+	if rt.life.Err() != nil {
+		return errReset
+	}
+	return rt.post(endStream{rt.gen, about, retry})
+}
+
 func (rt *resident) Exited(err error) {
 	rt.exit.Do(func() { _ = rt.post(exited{rt.gen, err}) })
 }
@@ -238,11 +247,57 @@ func (rt *resident) Charge(bytes int64) (func(), error) {
 	}, nil
 }
 
+// stateOp runs a runtime's access to the session's durable state in a turn.
+type stateOp struct {
+	rt   *resident
+	f    func(t *actor.Turn) error
+	done chan error
+}
+
+// do runs f in a turn of the session. A runtime that is to be closed has no
+// business there any more, nor has one that another has taken the place of.
+func (rt *resident) do(ctx context.Context, f func(t *actor.Turn) error) error {
+	if rt.life.Err() != nil {
+		return errReset
+	}
+	op := stateOp{rt, f, make(chan error, 1)}
+	if err := rt.post(op); err != nil {
+		return fmt.Errorf("%w: %w", errReset, err)
+	}
+	select {
+	case err := <-op.done:
+		return err
+	case <-rt.life.Done():
+		return errReset
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run is called in the turn.
+func (op stateOp) run(t *actor.Turn, current *resident) {
+	if op.rt != current || op.rt.life.Err() != nil {
+		op.done <- errReset
+		return
+	}
+	op.done <- op.f(t)
+}
+
+// guarded calls a runtime's function; its panic is the runtime's, not the session's.
+func guarded(f func([]byte) ([]byte, error), old []byte) (v []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the function passed to Update panicked: %v", p)
+		}
+	}()
+	return f(old)
+}
+
 // durable is the session's key-value space as its runtime sees it.
 type durable struct{ rt *resident }
 
 func (d durable) Get(ctx context.Context, key string) (value []byte, err error) {
-	err = d.rt.obj.do(ctx, d.rt.life, func(t *actor.Turn) (err error) {
+	err = d.rt.do(ctx, func(t *actor.Turn) (err error) {
 		value, err = t.Get(prefixState + key)
 		return err
 	})
@@ -258,12 +313,12 @@ func (d durable) Delete(ctx context.Context, key string) error {
 }
 
 func (d durable) Update(ctx context.Context, key string, f func([]byte) ([]byte, error)) error {
-	return d.rt.obj.do(ctx, d.rt.life, func(t *actor.Turn) error {
+	return d.rt.do(ctx, func(t *actor.Turn) (err error) {
 		old, err := t.Get(prefixState + key)
 		if err != nil {
 			return err
 		}
-		v, err := f(old)
+		v, err := guarded(f, old)
 		switch {
 		case err != nil:
 			return err

@@ -105,8 +105,9 @@ func (st *stream) done() bool {
 	return st.post && st.answered() && !st.flushed.Less(st.last) && st.flushed.Stream != ""
 }
 
-// resumable: the client has seen an event id of this stream.
-func (st *stream) resumable() bool { return st.flushed.Stream != "" }
+// resumable: the client has seen an event id of this stream, or was sent one
+// before everything else.
+func (st *stream) resumable() bool { return st.prime || st.flushed.Stream != "" }
 
 func (st *stream) row() []byte {
 	r := streamRow{Done: st.done(), Prime: st.prime, Over: st.over, At: st.flushedAt}
@@ -195,6 +196,12 @@ type (
 		gen   uint64
 		msg   wire.Message
 		about wire.ID
+	}
+	// endStream: the runtime wants the client of a request to come back for its answer.
+	endStream struct {
+		gen   uint64
+		about wire.ID
+		retry time.Duration
 	}
 	// exited: the runtime has ended by itself, or its pipe is broken.
 	exited struct {

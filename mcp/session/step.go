@@ -27,6 +27,8 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.onBuilt(e, now, o)
 	case fromRuntime:
 		s.onMessage(e, now, o)
+	case endStream:
+		s.onEndStream(e, o)
 	case exited:
 		s.onExited(e, now, o)
 	case closed:

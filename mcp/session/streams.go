@@ -311,3 +311,15 @@ func (s *state) onGone(g *Gone, now time.Time) {
 		st.detached = now
 	}
 }
+
+// onEndStream parks a request's stream because its runtime asks for it. The
+// stream keeps its socket until the front says Gone: the flush of the event that
+// the client resumes from is confirmed through it.
+func (s *state) onEndStream(e endStream, o *out) {
+	if e.gen != s.rt.gen || s.rt.phase != ready {
+		return
+	}
+	if r := s.rt.rows[outID(e.about)]; r != nil && r.stream.socket != nil && r.stream.resumable() {
+		o.do(endSocket{r.stream.socket, End{Kind: Parked, Retry: e.retry}})
+	}
+}
