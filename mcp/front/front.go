@@ -121,6 +121,7 @@ func (f *Front) leave() {
 const methods = "GET, POST, DELETE, OPTIONS"
 
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.bodyBy(w, r)
 	if no := f.guard(w.Header(), r); no != nil {
 		no.write(w)
 		return

@@ -14,7 +14,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, caller session.Calle
 	if no := checkAccept(r, typeStream); no != nil {
 		return no
 	}
-	id, no := existing(r, caller)
+	id, no := f.existing(w, r, caller)
 	if no != nil {
 		return no
 	}
@@ -45,7 +45,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, caller session.Calle
 
 // delete ends the session.
 func (f *Front) delete(w http.ResponseWriter, r *http.Request, caller session.Caller) *Refusal {
-	id, no := existing(r, caller)
+	id, no := f.existing(w, r, caller)
 	if no != nil {
 		return no
 	}
@@ -56,7 +56,10 @@ func (f *Front) delete(w http.ResponseWriter, r *http.Request, caller session.Ca
 }
 
 // existing is the session that a request without a body is addressed to.
-func existing(r *http.Request, caller session.Caller) (string, *Refusal) {
+func (f *Front) existing(w http.ResponseWriter, r *http.Request, caller session.Caller) (string, *Refusal) {
+	if no := f.noBody(w, r); no != nil {
+		return "", no
+	}
 	if no := checkVersion(caller.Version, ""); no != nil {
 		return "", no
 	}
