@@ -90,6 +90,7 @@ func newHost(t *testing.T, runDir string, noCgroup bool, modes ...string) *testH
 	if err != nil {
 		t.Fatal(err)
 	}
+	waitForSleepers(t, tag, modes...)
 	h.supervisor, _ = strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "ready ")))
 	return h
 }
@@ -223,6 +224,14 @@ func TestTheNextStartSweepsWhatIsLeftOfHostAndSupervisor(t *testing.T) {
 			t.Errorf("a second sweep: killed %d, %v", n, err)
 		}
 	})
+}
+
+func TestTheKernelEndsTheServersOfADeadSupervisor(t *testing.T) {
+	h := newHost(t, "", true, "stubborn", "stubborn")
+	syscall.Kill(h.supervisor, syscall.SIGSTOP)
+	h.killed()
+	syscall.Kill(h.supervisor, syscall.SIGKILL)
+	h.nothingIsLeft(t)
 }
 
 func TestASupervisorThatHangsIsSweptToo(t *testing.T) {

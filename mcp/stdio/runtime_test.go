@@ -28,7 +28,7 @@ func TestMessagesPassBothWays(t *testing.T) {
 func TestABigLinePasses(t *testing.T) {
 	o := start(t, "echo")
 	const size = 10 << 20
-	got := o.call(t, "big", fmt.Sprintf("[%d]", size))
+	got := o.call(t, "big", fmt.Sprintf(`{"n":%d}`, size))
 	if len(got) != size+2 {
 		t.Errorf("got %d bytes, want %d", len(got), size+2)
 	}
@@ -42,10 +42,10 @@ func TestALineOverTheLimitIsSkipped(t *testing.T) {
 	const max = 100_000
 	o := start(t, "echo", func(c *Config) { c.MaxLine = max })
 	frame := len(`{"id":1,"jsonrpc":"2.0","result":""}`)
-	if got := o.call(t, "big", fmt.Sprintf("[%d]", max-frame)); len(got) != max-frame+2 {
+	if got := o.call(t, "big", fmt.Sprintf(`{"n":%d}`, max-frame)); len(got) != max-frame+2 {
 		t.Errorf("a line of exactly the limit: got %d bytes", len(got))
 	}
-	if err := o.Deliver(t.Context(), wire.NewRequest("2", "big", fmt.Appendf(nil, "[%d]", max-frame+1))); err != nil {
+	if err := o.Deliver(t.Context(), wire.NewRequest("2", "big", fmt.Appendf(nil, `{"n":%d}`, max-frame+1))); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.call(t, "echo", `{"after":1}`); got != `{"after":1}` {
@@ -101,11 +101,15 @@ func TestAServerThatDiesIsReportedWithItsLastWords(t *testing.T) {
 
 func TestWhatWasWrittenBeforeTheExitArrivesBeforeIt(t *testing.T) {
 	o := start(t, "answers and exits")
-	o.waitFor(t, "last")
-	if err := o.Deliver(t.Context(), wire.NewRequest("1", "exit", nil)); err != nil {
-		t.Fatal(err)
+	eventually(t, "Send blocks", func() bool { return len(o.sent) == cap(o.sent) })
+	time.Sleep(100 * time.Millisecond)
+	if o.exits.Load() != 0 {
+		t.Fatal("Exited came before what was written")
 	}
-	if err := o.exit(t); err.Code != 7 || err.Tail != "" {
+	for i := range 40 {
+		o.waitFor(t, fmt.Sprintf("n%d", i))
+	}
+	if err := o.exit(t); err.Code != 7 || err.Tail != "bye" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -120,32 +124,54 @@ func TestADeadStdinIsAnErrorAndEndsTheServer(t *testing.T) {
 }
 
 func TestDeliverEndsWithItsContextAndLeavesNoHalfMessage(t *testing.T) {
-	o := start(t, "reads nothing")
+	file := filepath.Join(t.TempDir(), "f")
+	o := start(t, "reads late", func(c *Config) { c.Env[fileVar] = file })
 	o.waitFor(t, "ready")
 	big := []byte(`{"x":"` + strings.Repeat("a", 1<<20) + `"}`)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := o.Deliver(ctx, wire.NewRequest("1", "x", big)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("got %v, want the deadline", err)
+	for range 2 { // the second time not a byte goes out
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := o.Deliver(ctx, wire.NewRequest("1", "x", big)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v, want the deadline", err)
+		}
 	}
-	if !o.cut {
-		t.Fatal("the half line is forgotten")
-	}
-	// A server that reads again sees a broken line, then the next message.
-	r, w, err := pipe(false)
-	if err != nil {
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
-	o.stdin.Close()
-	o.Runtime.stdin = w
-	if err := o.Deliver(t.Context(), wire.NewNotification("next", nil)); err != nil {
+	if err := o.Deliver(t.Context(), wire.NewRequest("2", "x", []byte(`{"b":2}`))); err != nil {
 		t.Fatal(err)
 	}
-	buf := make([]byte, 100)
-	n, _ := r.Read(buf)
-	if got, want := string(buf[:n]), "!\n"+`{"jsonrpc":"2.0","method":"next"}`+"\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	if m := o.next(t); !m.IsError() || m.ID() != "null" {
+		t.Errorf("the half message was understood: %.200s", m)
+	}
+	if m := o.next(t); string(m.Result()) != `{"b":2}` {
+		t.Errorf("the next one was not: %.200s", m)
+	}
+}
+
+func TestCloseFreesADeliverThatWaitsForTheServer(t *testing.T) {
+	o := start(t, "reads nothing", func(c *Config) { c.CloseGrace, c.TermGrace = 50*time.Millisecond, 50*time.Millisecond })
+	o.waitFor(t, "ready")
+	delivered := make(chan error)
+	go func() {
+		big := []byte(`{"x":"` + strings.Repeat("a", 1<<20) + `"}`)
+		delivered <- o.Deliver(context.Background(), wire.NewRequest("1", "x", big))
+	}()
+	select {
+	case err := <-delivered:
+		t.Fatalf("Deliver did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := o.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-delivered:
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v, want ErrClosed", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Deliver still waits")
 	}
 }
 
@@ -174,7 +200,7 @@ func TestAfterAResetTheServerIsStillReadUntilClose(t *testing.T) {
 	o := start(t, "echo")
 	o.reset.Store(true)
 	for range 20 { // each answer is larger than a pipe
-		if err := o.Deliver(t.Context(), wire.NewRequest("1", "big", []byte("[200000]"))); err != nil {
+		if err := o.Deliver(t.Context(), wire.NewRequest("1", "big", []byte(`{"n":200000}`))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -197,7 +223,7 @@ func TestCloseAsksThenInsists(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "f")
 		o := start(t, "waits for SIGTERM", func(c *Config) {
 			c.CloseGrace, c.TermGrace = 300*time.Millisecond, time.Minute
-			c.Env["STDIO_TEST_FILE"] = file
+			c.Env[fileVar] = file
 		})
 		o.waitFor(t, "ready")
 		timeClose(t, o, 300*time.Millisecond, 10*time.Second)
@@ -355,5 +381,29 @@ func TestPluginCloseEndsItsServersAndRefusesNewOnes(t *testing.T) {
 	}
 	if _, err := o.plugin.Build(t.Context(), newSession()); !errors.Is(err, ErrClosed) {
 		t.Errorf("Build: %v", err)
+	}
+}
+
+func TestTheTailIsTheEndOfWhatWasWritten(t *testing.T) {
+	for _, c := range []struct {
+		max    int
+		writes []string
+		want   string
+	}{
+		{10, nil, ""},
+		{10, []string{"abc\n"}, "abc"},
+		{10, []string{"abcdef", "ghijkl"}, "cdefghijkl"},
+		{10, []string{"one\ntwo\n", "three\n"}, "three"},
+		{10, []string{"12345", "a much longer one"}, "longer one"},
+		{10, []string{"0123456789\n"}, "123456789"},
+		{20, []string{"\xff \x1b[1mred\x07\t\u00e9"}, "\ufffd [1mred\t\u00e9"},
+	} {
+		tl := tail{max: c.max}
+		for _, w := range c.writes {
+			tl.write([]byte(w))
+		}
+		if got := tl.String(); got != c.want {
+			t.Errorf("%q of %d bytes: got %q, want %q", c.writes, c.max, got, c.want)
+		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 const (
 	modeVar = "STDIO_TEST_MODE" // which server this binary is to be
 	tagVar  = "STDIO_TEST_TAG"  // digits that mark a server and all it starts
+	fileVar = "STDIO_TEST_FILE" // what some of them wait for, or write
 	hostVar = "STDIO_TEST_HOST" // makes this binary a host: see host_test.go
 )
 
@@ -60,7 +61,11 @@ func serverMain(mode string) {
 		fmt.Fprintln(os.Stderr, "about to go")
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "answers and exits":
-		answer(out, []byte(`{"jsonrpc":"2.0","method":"last"}`))
+		for i := range 40 {
+			answer(out, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"n%d"}`, i))
+		}
+		fmt.Fprintln(os.Stderr, "bye")
+		os.Exit(7)
 	case "closes stdout":
 		fmt.Fprintln(os.Stderr, "stdout is not needed")
 		out.Close()
@@ -69,6 +74,14 @@ func serverMain(mode string) {
 		syscall.Close(0)
 		fmt.Println(`{"jsonrpc":"2.0","method":"deaf"}`)
 		hang()
+	case "reads late":
+		fmt.Println(`{"jsonrpc":"2.0","method":"ready"}`)
+		for {
+			if _, err := os.Stat(os.Getenv(fileVar)); err == nil {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
 	case "reads nothing":
 		fmt.Println(`{"jsonrpc":"2.0","method":"ready"}`)
 		hang()
@@ -81,7 +94,7 @@ func serverMain(mode string) {
 		signal.Notify(c, syscall.SIGTERM)
 		fmt.Println(`{"jsonrpc":"2.0","method":"ready"}`)
 		<-c
-		os.WriteFile(os.Getenv("STDIO_TEST_FILE"), []byte("terminated"), 0o600)
+		os.WriteFile(os.Getenv(fileVar), []byte("terminated"), 0o600)
 		os.Exit(0)
 	case "grandchildren": // one in the group, one that has left session and parent
 		shell(fmt.Sprintf("sleep 1000.%s & (setsid sleep 1000.%s &) &", tag, tag))
@@ -162,9 +175,9 @@ func serve(in io.Reader, out io.Writer) {
 			sid, _, _ := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0)
 			result = []int{os.Getpid(), syscall.Getpgrp(), int(sid)}
 		case "big":
-			var n [1]int
-			json.Unmarshal(m.Params, &n)
-			result = strings.Repeat("b", n[0])
+			var size struct{ N int }
+			json.Unmarshal(m.Params, &size)
+			result = strings.Repeat("b", size.N)
 		case "flood":
 			for i := 0; ; i++ {
 				answer(out, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"flood","params":{"i":%d}}`, i))

@@ -310,50 +310,45 @@ func (s *supervisor) reap() (ours bool) {
 // finish goes on with what is to be killed, and says whether something is left
 // of it.
 func (s *supervisor) finish() (left bool) {
-	var t table
 	for {
-		members := map[*child][]proc{}
-		var strays []proc
-		for _, c := range s.children {
-			if c.killing && c.cgroup == nil && t == nil {
-				t = processes()
-			}
-		}
-		if t != nil {
-			members, strays = s.owners(t)
-		}
-		killed := false
-		left = false
-		for _, c := range s.children {
-			if !c.killing {
-				continue
-			}
-			if s.end(c, members[c]) {
-				s.gone(c)
-			} else {
-				left, killed = true, true
-			}
-		}
-		// Whose a stray is can't be told; once there is nobody it could belong to
-		// that is to live, it goes.
-		if !slices.ContainsFunc(s.values(), func(c *child) bool { return !c.killing }) {
-			for _, p := range strays {
-				p.kill()
-			}
-		}
-		if !killed || !s.reap() {
+		left = s.killOnce()
+		if !left || !s.reap() {
 			return left
 		}
-		t = nil // something has ended just now: look again at once
 	}
 }
 
-func (s *supervisor) values() []*child {
-	all := make([]*child, 0, len(s.children))
+// killOnce kills all that is to be killed and is there now.
+func (s *supervisor) killOnce() (left bool) {
+	look, spare := false, false
 	for _, c := range s.children {
-		all = append(all, c)
+		look = look || c.killing && c.cgroup == nil
+		spare = spare || !c.killing
 	}
-	return all
+	var members map[*child][]proc
+	var strays []proc
+	if look {
+		members, strays = s.owners(processes())
+	}
+	if spare {
+		// Whose a stray is can't be told: while there is somebody it could belong
+		// to that is to live, it lives too.
+		strays = nil
+	}
+	for _, p := range strays {
+		p.kill()
+	}
+	for _, c := range s.children {
+		if !c.killing {
+			continue
+		}
+		if s.end(c, members[c]) && len(strays) == 0 {
+			s.gone(c)
+		} else {
+			left = true
+		}
+	}
+	return left
 }
 
 // end kills what is left of a child, and says whether nothing is.
@@ -462,8 +457,8 @@ func (s *supervisor) endAll() {
 		}
 		time.Sleep(pause)
 	}
-	for _, c := range s.values() {
-		s.say(reply{ID: c.id, Gone: true})
+	for id := range s.children {
+		s.say(reply{ID: id, Gone: true})
 	}
 	if s.cgroup != nil {
 		s.cgroup.remove()

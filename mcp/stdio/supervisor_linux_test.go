@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,14 +27,23 @@ func TestCloseLeavesNothingOfAllThatWasStarted(t *testing.T) {
 				o := start(t, mode, func(c *Config) {
 					c.noCgroup, c.CloseGrace, c.TermGrace = noCgroup, 200*time.Millisecond, 200*time.Millisecond
 				})
-				if mode == "forks for ever" {
-					o.waitFor(t, "ready")
-					time.Sleep(100 * time.Millisecond)
-				} else {
-					o.call(t, "echo", "{}")
+				waitForSleepers(t, o.tag, mode)
+				var all []proc
+				for _, found := range tagged(t, o.tag) {
+					pid, _, _ := strings.Cut(found, " ")
+					n, _ := strconv.Atoi(pid)
+					if p, ok := readProc(n); ok {
+						all = append(all, p)
+					}
 				}
-				if len(tagged(t, o.tag)) < 3 {
-					t.Fatal("the test does not see the descendants")
+				if err := o.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				for _, p := range all {
+					// A cgroup counts only the living; the rest is reaped right after.
+					if now, there := readProc(p.pid); there && now.start == p.start && !(now.zombie && !noCgroup) {
+						t.Errorf("there after Close: %+v", now)
+					}
 				}
 				timeClose(t, o, 0, 5*time.Second)
 			})
@@ -45,8 +55,8 @@ func TestOneServersCloseSparesTheOthers(t *testing.T) {
 	eachWay(t, func(t *testing.T, noCgroup bool) {
 		set := func(c *Config) { c.noCgroup = noCgroup }
 		a, b := start(t, "grandchildren", set), start(t, "grandchildren", set)
-		a.call(t, "echo", "{}")
-		b.call(t, "echo", "{}")
+		waitForSleepers(t, a.tag, "grandchildren")
+		waitForSleepers(t, b.tag, "grandchildren")
 		before := len(tagged(t, b.tag))
 		timeClose(t, a, 0, 5*time.Second)
 		if after := len(tagged(t, b.tag)); after != before {
@@ -61,7 +71,7 @@ func TestOneServersCloseSparesTheOthers(t *testing.T) {
 func TestAStrayGoesWithTheLastServerItCouldBelongTo(t *testing.T) {
 	set := func(c *Config) { c.noCgroup = true }
 	a, b := start(t, "clean grandchild", set), start(t, "echo", set)
-	a.call(t, "echo", "{}")
+	waitForSleepers(t, a.tag, "clean grandchild")
 	b.call(t, "echo", "{}")
 	if err := a.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -84,7 +94,7 @@ func TestTheCgroupCatchesAStrayAtOnce(t *testing.T) {
 		}
 		a, b := start(t, "clean grandchild"), start(t, "echo")
 		b.call(t, "echo", "{}")
-		a.call(t, "echo", "{}")
+		waitForSleepers(t, a.tag, "clean grandchild")
 		timeClose(t, a, 0, 5*time.Second)
 	})
 }
@@ -92,7 +102,7 @@ func TestTheCgroupCatchesAStrayAtOnce(t *testing.T) {
 func TestAServerThatEndsTakesItsDescendantsAlong(t *testing.T) {
 	eachWay(t, func(t *testing.T, noCgroup bool) {
 		o := start(t, "grandchildren", func(c *Config) { c.noCgroup = noCgroup })
-		o.call(t, "echo", "{}")
+		waitForSleepers(t, o.tag, "grandchildren")
 		if err := o.Deliver(t.Context(), newRequest("1", "exit", "{}")); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +120,7 @@ func TestASupervisorsDeathEndsItsServersAndANewOneIsStarted(t *testing.T) {
 		dir := t.TempDir()
 		set := func(c *Config) { c.noCgroup, c.RunDir = noCgroup, dir }
 		o := start(t, "grandchildren", set)
-		o.call(t, "echo", "{}")
+		waitForSleepers(t, o.tag, "grandchildren")
 		l := o.plugin.launcher.cur.(*link)
 		syscall.Kill(l.cmd.Process.Pid, syscall.SIGKILL)
 		has(t, o.exit(t).Error(), "its supervisor has died")
@@ -272,12 +282,12 @@ func TestManySessionsShareOneSupervisor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Deliver(t.Context(), newRequest("1", "x", fmt.Sprintf("[%d]", i))); err != nil {
+			if err := r.Deliver(t.Context(), newRequest("1", "x", fmt.Sprintf(`{"n":%d}`, i))); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for i, s := range sessions {
-			if got, want := string(s.next(t).Params()), fmt.Sprintf("[%d]", i); got != want {
+			if got, want := string(s.next(t).Params()), fmt.Sprintf(`{"n":%d}`, i); got != want {
 				t.Errorf("session %d got %s", i, got)
 			}
 		}

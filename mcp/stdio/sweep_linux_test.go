@@ -80,7 +80,12 @@ func leave(t *testing.T, dir string, change func(*recordHead)) (path string, chi
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { child.Process.Kill(); child.Wait() })
+	reaped := make(chan struct{})
+	go func() { // at once, as whoever has inherited it would
+		defer close(reaped)
+		child.Wait()
+	}()
+	t.Cleanup(func() { child.Process.Kill(); <-reaped })
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
 		t.Fatal(err)
@@ -116,7 +121,6 @@ func TestASweepBelievesOnlyARecordOfThisRunOfTheMachine(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			path, child := leave(t, dir, c.change)
-			go child.Wait()
 			n, err := Sweep(dir, nil)
 			if killed := n == 1; killed != c.killed {
 				t.Errorf("killed %d, error %v", n, err)
@@ -145,8 +149,7 @@ func TestASweepReportsWhatItCantRead(t *testing.T) {
 	write("stdio-b.run", string(newer))
 	write("stdio-c.run", "")
 	write("stdio-d.run", `{"Format":1,"Instance":"other"}`)
-	path, child := leave(t, dir, func(*recordHead) {})
-	go child.Wait()
+	path, _ := leave(t, dir, func(*recordHead) {})
 	n, err := Sweep(dir, nil)
 	if n != 1 {
 		t.Errorf("killed %d, want the one that can be read about", n)

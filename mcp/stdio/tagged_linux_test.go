@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -28,4 +29,28 @@ func tagged(t testing.TB, tag string) (found []string) {
 		}
 	}
 	return found
+}
+
+// sleepers is how many processes the servers of the tests have started when
+// their shells are through.
+var sleepers = map[string]int{"grandchildren": 2, "clean grandchild": 1, "many": 80, "forks for ever": 3}
+
+// waitForSleepers waits until all descendants are what they are to be: before,
+// they have not yet left the group, or cleaned their environment.
+func waitForSleepers(t testing.TB, tag string, modes ...string) {
+	t.Helper()
+	want := 0
+	for _, m := range modes {
+		want += sleepers[m]
+	}
+	eventually(t, "the descendants are there", func() bool {
+		n := 0
+		for _, p := range tagged(t, tag) {
+			_, args, _ := strings.Cut(p, " ")
+			if strings.Contains(args, `sleep\x001000.`) && !strings.Contains(args, "setsid") && !strings.Contains(args, "env") && !strings.Contains(args, `sh\x00`) {
+				n++
+			}
+		}
+		return n >= want
+	})
 }
