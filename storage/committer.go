@@ -15,7 +15,7 @@ const (
 	DefaultGroupCount = 1024
 	// DefaultWindow bounds the groups that are applied and not yet durable. While
 	// it is full, what waits grows into a larger group.
-	DefaultWindow = 8
+	DefaultWindow = 4
 
 	// controlBytes is what a queued claim or release counts for.
 	controlBytes = 128
@@ -74,14 +74,14 @@ type Committer struct {
 
 	mu      sync.Mutex
 	work    sync.Cond // the queue has something, or closing
-	space   sync.Cond // the queue has room, or closing
 	queue   []request
 	spare   []request
 	bytes   int
-	blocked int
+	blocked []*blocked // in order; the first does not fit
 	closing bool
 
 	fence  *Fence // of the forming goroutine
+	number uint64 // of the group that is being formed; likewise
 	groups chan *group
 	free   chan *group
 	ended  chan struct{}
@@ -125,6 +125,12 @@ type request struct {
 	claimed func(uint64, error)
 }
 
+// blocked is a Submit that waits for room.
+type blocked struct {
+	request request
+	queued  chan bool // false: the store was closed
+}
+
 // outcome is what is left of a request when it has passed the fence.
 type outcome struct {
 	err     error
@@ -155,7 +161,7 @@ func NewCommitter(b Backend, o CommitterOptions) (*Committer, error) {
 		free:    make(chan *group, o.Window+2),
 		ended:   make(chan struct{}),
 	}
-	c.work.L, c.space.L = &c.mu, &c.mu
+	c.work.L = &c.mu
 	go c.form()
 	go c.settle()
 	return c, nil
@@ -213,8 +219,11 @@ func (c *Committer) Close() error {
 	c.mu.Lock()
 	again := c.closing
 	c.closing = true
+	for _, w := range c.blocked {
+		w.queued <- false
+	}
+	c.blocked = nil
 	c.work.Signal()
-	c.space.Broadcast()
 	c.mu.Unlock()
 	<-c.ended
 	if again {
@@ -234,25 +243,37 @@ func (c *Committer) Fail(err error) {
 	}
 }
 
-// enqueue reports false when the store is closed. A request that is larger than
-// the whole queue waits until the queue is empty.
+// enqueue reports false when the store is closed. With wait it blocks while the
+// queue is full. Those that are blocked are let in one by one as they fit, and
+// not woken to race for the room: there may be thousands of them.
 func (c *Committer) enqueue(r request, wait bool) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for wait && !c.closing && c.bytes > 0 && c.bytes+r.size > c.opts.QueueBytes {
-		c.blocked++
-		c.space.Wait()
-		c.blocked--
+	if wait && !c.closing && (len(c.blocked) > 0 || !c.fits(r)) {
+		w := &blocked{request: r, queued: make(chan bool, 1)}
+		c.blocked = append(c.blocked, w)
+		c.mu.Unlock()
+		return <-w.queued
 	}
+	defer c.mu.Unlock()
 	if c.closing {
 		return false
 	}
+	c.push(r)
+	return true
+}
+
+// fits reports whether there is room for a request. One that is larger than the
+// whole queue fits when the queue is empty.
+func (c *Committer) fits(r request) bool {
+	return c.bytes == 0 || c.bytes+r.size <= c.opts.QueueBytes
+}
+
+func (c *Committer) push(r request) {
 	c.bytes += r.size
 	c.queue = append(c.queue, r)
 	if len(c.queue) == 1 {
 		c.work.Signal()
 	}
-	return true
 }
 
 // take returns everything that is queued, or nil when the queue is closed and empty.
@@ -270,13 +291,20 @@ func (c *Committer) take() []request {
 	return taken
 }
 
+// freed gives room back, and lets in who waits for it.
 func (c *Committer) freed(bytes int) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.bytes -= bytes
-	if c.blocked > 0 {
-		c.space.Broadcast()
+	n := 0
+	for ; n < len(c.blocked) && c.fits(c.blocked[n].request); n++ {
+		c.push(c.blocked[n].request)
+		c.blocked[n].queued <- true
+		c.blocked[n] = nil
 	}
-	c.mu.Unlock()
+	if c.blocked = c.blocked[n:]; len(c.blocked) == 0 {
+		c.blocked = nil
+	}
 }
 
 // form is the first stage: it owns the fence.
@@ -314,10 +342,11 @@ func (c *Committer) formGroup(rs []request) (g *group, n, bytes int) {
 	default:
 		g = new(group)
 	}
+	c.number++
 	commits := 0
 	for ; n < len(rs) && n < c.opts.GroupCount; n++ {
 		r := &rs[n]
-		if n > 0 && bytes+r.size > c.opts.GroupBytes {
+		if n > 0 && (bytes+r.size > c.opts.GroupBytes || r.kind == submitting && c.mustFollow(r.batch)) {
 			break
 		}
 		bytes += r.size
@@ -341,6 +370,17 @@ func (c *Committer) formGroup(rs []request) (g *group, n, bytes int) {
 	}
 	c.counts.commits.Add(uint64(commits))
 	return g, n, bytes
+}
+
+// mustFollow reports whether a batch can't be in the group that is being formed:
+// a Clear may have to read the object's rows, and so comes after all of them have
+// been applied.
+func (c *Committer) mustFollow(b *Batch) bool {
+	if !b.Clear {
+		return false
+	}
+	in := c.fence.claims[b.ID]
+	return in != nil && in.group == c.number
 }
 
 func (c *Committer) claim(r *request) outcome {
@@ -377,6 +417,7 @@ func (c *Committer) admit(r *request) (o outcome, w Write, ok bool) {
 		c.counts.stale.Add(1)
 		return o, w, false
 	}
+	w.incarnation.group = c.number
 	if at, set := w.AlarmSet(); set {
 		o.alarm = at
 	}

@@ -59,6 +59,8 @@ type Incarnation struct {
 	acquired atomic.Bool
 	fenced   bool  // an admitted batch has carried the fence row
 	alarm    Alarm // the alarm row after the last admitted batch
+
+	group uint64 // the Committer's: the last group that it wrote to
 }
 
 // NewFence returns a fence that gives out epochs of a boot number. The number
@@ -115,7 +117,7 @@ func (f *Fence) Admit(b *Batch) (Write, bool) {
 	if in == nil || in.Epoch != b.Epoch || !in.acquired.Load() {
 		return Write{}, false
 	}
-	w := Write{Batch: b, Fence: !in.fenced, Was: in.alarm, Is: in.alarm}
+	w := Write{Batch: b, incarnation: in, Fence: !in.fenced, Was: in.alarm, Is: in.alarm}
 	if b.Clear {
 		w.Is = Alarm{}
 	}

@@ -11,6 +11,8 @@ type Write struct {
 	// Was is the object's alarm before the batch, Is after it; both are normal,
 	// and zero for none. Was is what has to leave the index.
 	Was, Is Alarm
+
+	incarnation *Incarnation
 }
 
 // AlarmRow reports whether the alarm row has to be written: it changed, or a
@@ -49,7 +51,9 @@ type Backend interface {
 // Group is a set of writes that lands as one. Add and Apply are called by one
 // goroutine, Wait by another; groups are applied and waited for in order.
 type Group interface {
-	// Add appends a write. It keeps no reference to the batch after Apply.
+	// Add appends a write. It keeps no reference to the batch after Apply. Of a
+	// write that clears an object, it may read the rows: whatever was written to
+	// the object before has been applied.
 	Add(w Write)
 	// Apply makes the group visible and begins to make it durable.
 	Apply() error

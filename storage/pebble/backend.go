@@ -19,6 +19,8 @@ type backend struct {
 	log   *slog.Logger
 	front front
 
+	ranges int // range deletions since the last flush that they asked for
+
 	mu   sync.Mutex
 	fail func(error)
 }
@@ -110,16 +112,14 @@ type group struct {
 	backend  *backend
 	batch    *pebble.Batch
 	earliest time.Time // of the alarms that were set; zero if none was
+	ranges   int       // range deletions
 }
 
 // Add implements storage.Group. Keys and values are encoded where they stay.
 func (g *group) Add(w storage.Write) {
 	id := w.ID
 	if w.Clear {
-		op := g.batch.DeleteRangeDeferred(objectLen(id), objectLen(id))
-		storage.AppendObjectStart(op.Key[:0], id)
-		storage.AppendObjectEnd(op.Value[:0], id)
-		finish(op)
+		g.clear(id)
 	}
 	for _, k := range w.Deletes {
 		op := g.batch.DeleteDeferred(storage.RowKeyLen(id, k))
@@ -202,7 +202,7 @@ func (g *group) Apply() (err error) {
 	if !g.earliest.IsZero() {
 		g.backend.front.lower(g.earliest)
 	}
-	return nil
+	return g.backend.flushRanges(g.ranges)
 }
 
 // Wait implements storage.Group.

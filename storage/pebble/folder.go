@@ -54,7 +54,7 @@ func openFolder(fs vfs.FS, dir string) (*folder, error) {
 		return nil, f.lockError(err)
 	}
 	if err := f.settleIn(); err != nil {
-		f.close()
+		_ = f.close()
 		return nil, err
 	}
 	return f, nil
@@ -155,7 +155,7 @@ func (f *folder) version() (int, error) {
 	if err != nil {
 		return 0, f.fail(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, 4096))
 	if err != nil {
 		return 0, f.fail(err)
@@ -232,7 +232,7 @@ func (f *folder) lockError(err error) error {
 		if text, err := io.ReadAll(io.LimitReader(file, 64)); err == nil && len(text) > 0 {
 			who = "another kalpa, " + strings.TrimSpace(string(text))
 		}
-		file.Close()
+		_ = file.Close()
 	}
 	return &storage.Error{
 		Op: "open", Path: f.dir, Err: fmt.Errorf("%w: %s", storage.ErrLocked, who),

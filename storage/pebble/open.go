@@ -123,8 +123,7 @@ func open(o Options, f *folder) (_ *Store, err error) {
 	}
 	co := o.Committer
 	co.Fatal = func(err error) {
-		var e *storage.Error
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*storage.Error](err); ok {
 			e.Path = f.dir
 		}
 		o.Fatal(err)
