@@ -120,7 +120,7 @@ func knownCgroup(dir, instance string) (*cgroup, error) {
 		return nil, fmt.Errorf("%s is not the cgroup of host %s", dir, instance)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil {
-		return nil, nil
+		return nil, nil //nolint:nilerr // it is gone, and all that was in it
 	}
 	return &cgroup{dir}, nil
 }
@@ -128,7 +128,7 @@ func knownCgroup(dir, instance string) (*cgroup, error) {
 // members are the processes in the group and below it.
 func (c *cgroup) members(t table) (in []proc) {
 	b, _ := os.ReadFile(filepath.Join(c.dir, "cgroup.procs"))
-	for _, f := range bytes.Fields(b) {
+	for f := range bytes.FieldsSeq(b) {
 		pid, err := strconv.Atoi(string(f))
 		if p, ok := t[pid]; err == nil && ok && !p.zombie {
 			in = append(in, p)

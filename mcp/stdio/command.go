@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,9 +125,7 @@ func (c *Config) environ(host []string) []string {
 			env[name] = value
 		}
 	}
-	for name, value := range c.Env {
-		env[name] = value
-	}
+	maps.Copy(env, c.Env)
 	entries := make([]string, 0, len(env))
 	for name, value := range env {
 		entries = append(entries, name+"="+value)

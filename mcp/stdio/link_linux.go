@@ -271,7 +271,7 @@ func (l *link) answer(id uint64, a launched) {
 }
 
 func (l *link) linked(id uint64, as startedAs) *linked {
-	p := &linked{id: procID{as.Pid, as.Start}}
+	p := &linked{id: procID(as)}
 	p.process = process{
 		pid:    as.Pid,
 		exited: make(chan struct{}),

@@ -5,6 +5,7 @@ package stdio
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -96,7 +97,7 @@ func (s *session) exit(t testing.TB) *ExitError {
 	for {
 		select {
 		case err := <-s.exited:
-			e, ok := err.(*ExitError)
+			e, ok := errors.AsType[*ExitError](err)
 			if !ok {
 				t.Fatalf("Exited(%T %v), want an *ExitError", err, err)
 			}
