@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,8 +96,8 @@ func TestMaxBody(t *testing.T) {
 		}
 		w.Body.Close()
 	}
-	if sent.n > 64<<20 {
-		t.Errorf("%d bytes of the body went over the wire", sent.n)
+	if n := sent.n.Load(); n > 64<<20 {
+		t.Errorf("%d bytes of the body went over the wire", n)
 	}
 }
 
@@ -106,12 +107,12 @@ func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
 type countingReader struct {
 	r io.Reader
-	n int64
+	n atomic.Int64
 }
 
 func (c *countingReader) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
-	c.n += int64(n)
+	c.n.Add(int64(n))
 	return n, err
 }
 
