@@ -111,16 +111,19 @@ func (s *state) onGet(g *Get, now time.Time, o *out) {
 			refuse(g.Socket, Refuse(400, "", wire.InvalidRequest, "Last-Event-ID: %v", err), o)
 			return
 		}
-		if st := s.streams[after.Stream]; st != nil {
-			if IsTold(g.After) {
-				after = s.told(st, now, o)
-			}
-			s.attach(st, g.Socket, after, now, o)
-			return
+		st := s.streams[after.Stream]
+		if st != nil && IsTold(g.After) {
+			after = s.told(st, now, o)
 		}
-		if after.Stream[0] == 'p' {
-			refuse(g.Socket, Refuse(400, "", wire.InvalidRequest,
-				"Last-Event-ID: the stream of event %q was delivered to its end and is no longer kept", g.After), o)
+		switch {
+		case st == nil && after.Stream[0] == 'p', st != nil && st.post && st.answered() && !after.Less(st.last):
+			// Nothing is left of this stream to come back for. A stream that opened only to
+			// end would have the client come back again.
+			o.do(openSocket{g.Socket, Opening{}})
+			o.do(endSocket{g.Socket, End{Kind: Final}})
+			return
+		case st != nil:
+			s.attach(st, g.Socket, after, now, o)
 			return
 		}
 	}
