@@ -193,7 +193,7 @@ func exchangeOf(t *testing.T, f *Front, ids []wire.ID) (lost int) {
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)
 	var last session.EventID
-	for _, b := range strings.Split(strings.TrimSuffix(w.Body.String(), "\n\n"), "\n\n") {
+	for b := range strings.SplitSeq(strings.TrimSuffix(w.Body.String(), "\n\n"), "\n\n") {
 		var id, data string
 		if n, err := fmt.Sscanf(b, "id: %s\nevent: message\ndata: %s", &id, &data); n != 2 {
 			t.Errorf("%d: not an event: %q, %v", w.Code, b, err)
