@@ -22,11 +22,10 @@ type model struct {
 }
 
 type modelObject struct {
-	row      storage.Alarm // zero: none
-	failures int
-	wait     time.Duration
-	until    time.Time // backs off; zero: does not
-	moved    bool      // set to another time while in flight
+	row   storage.Alarm // zero: none
+	wait  time.Duration
+	until time.Time // backs off; zero: does not
+	moved bool      // set to another time while in flight
 }
 
 func (m *model) due(id storage.ID) bool {
@@ -52,7 +51,7 @@ func (m *model) commit(id storage.ID, a storage.Alarm) {
 	if f := m.flights[id]; f != nil && !a.At.IsZero() {
 		o.moved = !a.Normal().At.Equal(f.due.At)
 	} else if f == nil && !a.At.IsZero() {
-		o.failures, o.until = 0, time.Time{}
+		o.until = time.Time{}
 	}
 	o.row = a.Normal()
 }
@@ -60,14 +59,17 @@ func (m *model) commit(id storage.ID, a storage.Alarm) {
 // end ends a firing with or without an error, and backs off as it should.
 func (m *model) end(f *firing, err error) {
 	o := m.objects[f.due.ID]
+	// How the waits grow is not the model's concern: a row that was in the future
+	// when its back-off ended has a new count, and the clock jumps here.
+	failures := m.d.core.flights[f.due.ID].failures
 	f.done(err)
+	same := o.row.At.Equal(f.due.At) && (err != nil || !o.row.At.After(m.clock.Now()))
 	switch {
-	case o.row.At.Equal(f.due.At), err != nil && !o.moved:
-		o.wait = BackoffUncounted(o.failures, Jitter(f.due.ID, o.failures))
+	case same, err != nil && !o.moved:
+		o.wait = BackoffUncounted(failures, Jitter(f.due.ID, failures))
 		o.until = m.clock.Now().Add(o.wait)
-		o.failures++
 	default:
-		o.failures, o.until = 0, time.Time{}
+		o.until = time.Time{}
 	}
 }
 
@@ -191,7 +193,7 @@ func testModel(t *testing.T, o Options, exact bool) {
 			"restart": func(*rapid.T) {
 				m.restart()
 				for _, o := range m.objects {
-					o.failures, o.until = 0, time.Time{}
+					o.until = time.Time{}
 				}
 			},
 		})
