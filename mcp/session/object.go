@@ -141,7 +141,7 @@ func (obj *object) apply(t *actor.Turn, o *out) error {
 
 // page reads the next events of a stream.
 func (obj *object) page(t *actor.Turn, r read) (page, error) {
-	p := page{st: r.st, socket: r.socket, last: r.after}
+	p := page{st: r.st, socket: r.socket, last: r.after, carry: r.carry}
 	size := 0
 	for e, err := range t.List(storage.Range{Prefix: prefixEvent + r.st.id + "/", After: eventKey(r.after), Limit: pageLimit + 1}) {
 		if err != nil {

@@ -134,6 +134,13 @@ type read struct {
 	st     *stream
 	after  EventID
 	socket *Socket
+	carry  carry
+}
+
+// carry says how a page without a socket is to be moved to the GET stream.
+type carry struct {
+	lost bool // only what says that an execution was lost
+	kept bool // an earlier page had answers that stay
 }
 
 // trim asks for a stream's events up to a position to be deleted, and with whole
@@ -217,6 +224,7 @@ type (
 		frames []Frame
 		last   EventID // of the last frame
 		more   bool
+		carry  carry
 	}
 	// ring is the alarm.
 	ring struct{}

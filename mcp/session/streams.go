@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
@@ -89,7 +91,7 @@ func (s *state) attach(st *stream, sock *Socket, after EventID, now time.Time, o
 		s.touch(st)
 	}
 	o.do(openSocket{sock, Opening{Streaming: true}})
-	o.reads = append(o.reads, read{st, after, sock})
+	o.reads = append(o.reads, read{st: st, after: after, socket: sock})
 }
 
 func (s *state) supersede(st *stream, o *out) {
@@ -164,7 +166,7 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 		s.touch(old)
 		s.marks = append(s.marks, mark{old, old.last, now, true})
 		if old.sent.Less(old.last) {
-			o.reads = append(o.reads, read{old, old.sent, nil})
+			o.reads = append(o.reads, read{st: old, after: old.sent})
 		}
 	}
 	for _, h := range s.held {
@@ -173,29 +175,26 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 	}
 	s.held = nil
 	for _, id := range slices.Sorted(maps.Keys(s.streams)) {
-		if p := s.streams[id]; p.post && p.socket == nil && p.flushed.Less(p.last) &&
-			(!p.resumable() || now.Sub(p.detached) > grace) {
-			o.reads = append(o.reads, read{p, p.flushed, nil})
+		if p := s.streams[id]; p.post && p.socket == nil && p.flushed.Less(p.last) {
+			waits := p.resumable() && now.Sub(p.detached) <= grace
+			o.reads = append(o.reads, read{st: p, after: p.flushed, carry: carry{lost: waits}})
 		}
 	}
 }
 
 // grace is how long a POST's stream that was cut is left for its client to
-// resume, before a fresh GET carries its answers.
+// resume, before a fresh GET carries its results. That an execution was lost is
+// said at once: the client may have no other way left.
 const grace = 10 * time.Second
 
-// carry moves to the GET stream what nobody came back for: the answers of a
+// toGet moves to the GET stream what nobody came back for: the answers of a
 // POST's stream, and what a superseded GET stream had not sent. An answer stays
 // where it is while a live request has the same id: a client that uses one id
 // again must not take the old answer for the new.
-func (s *state) carry(p page, o *out) {
-	kept := false
+func (s *state) toGet(p page, o *out) {
+	kept := p.carry.kept
 	for _, f := range p.frames {
-		switch {
-		case s.get == nil, slices.ContainsFunc(s.live, func(r *owed) bool { return r.ID == f.Answers }):
-			kept = true
-			continue
-		case f.Answers == "" && p.st.post:
+		if f.Answers == "" && p.st.post {
 			continue
 		}
 		m, err := wire.Parse(f.Data)
@@ -203,14 +202,25 @@ func (s *state) carry(p page, o *out) {
 			s.log.Error("a stored event does not parse", "event", f.ID, "error", err)
 			continue
 		}
+		if s.get == nil || p.carry.lost && !lostExecution(m) || slices.ContainsFunc(s.live, func(r *owed) bool { return r.ID == f.Answers }) {
+			kept = true
+			continue
+		}
 		s.append(s.get, m, f.Answers, o)
 		if e, err := ParseEventID(f.ID); err == nil {
 			o.delete(eventKey(e))
 		}
 	}
-	if p.st.post && p.st.answered() && !kept && !p.more {
+	switch {
+	case p.more:
+		o.reads = append(o.reads, read{st: p.st, after: p.last, carry: carry{p.carry.lost, kept}})
+	case p.st.post && p.st.answered() && !kept:
 		o.trims = append(o.trims, trim{p.st, p.st.last, true})
 	}
+}
+
+func lostExecution(m wire.Message) bool {
+	return m.IsError() && gjson.GetBytes(m.Error(), "code").Int() == int64(wire.LostExecution)
 }
 
 // onAttach goes on with the exchange of a POST whose incarnation is gone.
@@ -246,7 +256,7 @@ const pageLimit = 1000
 func (s *state) onPage(p page, o *out) {
 	st := p.st
 	if p.socket == nil {
-		s.carry(p, o)
+		s.toGet(p, o)
 		return
 	}
 	if st.socket != p.socket || !st.replaying {
@@ -264,6 +274,9 @@ func (s *state) onPage(p page, o *out) {
 	}
 	st.replaying = false
 	s.finish(st, o)
+	if st.prime && !(st.post && st.answered()) && !st.sent.Less(st.last) {
+		s.prime(st, o) // else a client that is cut off again before an event comes has no id
+	}
 }
 
 // onFlushed notes what has reached the client: it may leave storage when the
@@ -285,7 +298,7 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 		}
 	}
 	if st.replaying && !e.Less(st.pageEnd) && st.pageEnd.Stream != "" {
-		o.reads = append(o.reads, read{st, st.pageEnd, st.socket})
+		o.reads = append(o.reads, read{st: st, after: st.pageEnd, socket: st.socket})
 		st.pageEnd = EventID{}
 	}
 	if st.done() {
