@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Every kind of request is once the first that a session gets after kill -9. The
@@ -182,4 +183,76 @@ func TestRequestsTogetherBuildOneRuntime(t *testing.T) {
 	if n := log.starts(); n != 3 {
 		t.Errorf("%d servers were started, want 3", n)
 	}
+}
+
+// A call that kill -9 has ended is answered when its client comes back, whichever
+// way it does: on the stream of the call, or on a new one.
+func TestCallThatKillNineEndedIsAnsweredAsLost(t *testing.T) {
+	t.Parallel()
+	h := serve(t, hosting{command: fake()})
+	for _, version := range []string{vNov, vMar} {
+		for _, resumes := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, resumed %v", version, resumes), func(t *testing.T) {
+				c := newClient(t, h.url)
+				c.connect(version)
+				x := c.post(callWithToken(`"lost"`, "steps", `{"count":1000,"ms":20}`, `"t"`))
+				last := x.events(3)[2].id
+				h.kill()
+				for range x.frames { // the connection is gone
+				}
+				h.restart()
+				if !resumes {
+					last = ""
+				}
+				y := c.get(last)
+				for {
+					f, ok := y.within(time.Second)
+					if !ok {
+						t.Fatal("no answer within a second of the client's return")
+					}
+					m := parse(t, f.data)
+					if m.Method != "" {
+						continue // progress that was not seen
+					}
+					if string(m.ID) != `"lost"` || m.Error == nil || m.Error.Code != -32010 {
+						t.Errorf("the answer is %s", f.data)
+					}
+					break
+				}
+				if got := c.post(call("1", "echo", `{"text":"hi"}`)).result().text(); got != "hi" {
+					t.Errorf("the next call: %q", got)
+				}
+			})
+		}
+	}
+}
+
+// The official client learns of it by itself, and goes on.
+func TestOfficialClientIsToldOfACallThatKillNineEnded(t *testing.T) {
+	t.Parallel()
+	needNode(t)
+	h := serve(t, hosting{})
+	c := newTSClient(t)
+	s := c.connect(h.url, nil)
+	c.listening(0)
+	_, reply := c.begin("callTool", object{"name": "sleep", "arguments": object{"ms": 60000, "steps": 600}}, object{"progress": true})
+	c.awaitAll(0, 2, "progress", func(e tsEvent) bool { return e.Event == "progress" })
+	h.crash()
+	r := c.wait("a call that was lost", reply)
+	if r.Error == nil || fmt.Sprint(r.Error.Code) != "-32010" {
+		t.Errorf("the call brings %+v %s, want an error -32010", r.Error, r.Result)
+	}
+	// An answer that is an error makes this client ask for more of its stream. It is
+	// told once that there is none.
+	time.Sleep(time.Second)
+	resumed := c.saw(func(e tsEvent) bool {
+		return e.Event == "http" && e.Method == http.MethodGet && strings.HasPrefix(e.Resume, "p") && e.Status != 0
+	})
+	if len(resumed) > 2 {
+		t.Errorf("the client has asked %d times for the stream of a call that is over: %v", len(resumed), resumed)
+	}
+	if got := c.tool("incr", object{}); got != "1" {
+		t.Errorf("the next call: %q", got)
+	}
+	c.unshaken(s.Session)
 }

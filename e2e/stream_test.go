@@ -145,6 +145,36 @@ func TestReplayBringsExactlyTheMissingSuffix(t *testing.T) {
 	t.Run("of a POST, after kill -9", func(t *testing.T) { of(t, h.session(), h.crash) })
 }
 
+// A client that is cut off twice without anything in between still knows where it
+// was: the resumed stream begins with an id, too.
+func TestResumedStreamGivesAnIDToResumeFrom(t *testing.T) {
+	t.Parallel()
+	h := serve(t, hosting{command: fake()})
+	c := h.session()
+	x := c.get("")
+	id := (<-x.frames).id
+	for _, cut := range []func(){func() {}, h.crash, func() {}, h.crash} {
+		x.close()
+		cut()
+		x = c.get(id)
+		select {
+		case f := <-x.frames:
+			if !f.primes() {
+				t.Fatalf("the resumed stream begins with %q, want an event id", f.raw)
+			}
+			id = f.id
+		case <-time.After(5 * time.Second):
+			t.Fatal("the resumed stream gives no event id")
+		}
+	}
+	c.post(call("1", "later", `{"count":2,"ms":5}`)).result()
+	seen := x.events(2)
+	x.close()
+	if got := raws(c.get(id).events(2)); !slices.Equal(got, raws(seen)) {
+		t.Errorf("after the last id comes %q, want %q", got, raws(seen))
+	}
+}
+
 // messages leaves out what is no message.
 func messages(frames []frame) []frame {
 	return slices.DeleteFunc(slices.Clone(frames), func(f frame) bool { return f.data == "" })
@@ -182,7 +212,7 @@ func TestAnswerWaitsForAClientThatWasCutOff(t *testing.T) {
 	}
 }
 
-// Streams that nobody reads or that break off don't touch others.
+// A cancelled call releases its stream at once, without an answer.
 func TestCancelledCallEndsItsStreamWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	log := newJournal(t)

@@ -296,8 +296,8 @@ func (c *tsClient) listening(from int) {
 	})
 }
 
-// unshaken checks that the client went on with one session: one initialize, and
-// no answer that says that the session is unknown.
+// unshaken checks that the client went on with one session: one initialize, no
+// refusal, and no answer that it did not wait for.
 func (c *tsClient) unshaken(session string) {
 	c.t.Helper()
 	initialized := 0
@@ -312,6 +312,9 @@ func (c *tsClient) unshaken(session string) {
 		if e.Status >= 400 {
 			c.t.Errorf("the host has answered %d: %s", e.Status, e)
 		}
+	}
+	for _, e := range c.saw(func(e tsEvent) bool { return e.Event == "error" && strings.Contains(e.Message, "unknown message ID") }) {
+		c.t.Errorf("an answer has come that the client did not wait for: %.300s", e.Message)
 	}
 	if initialized != 1 {
 		c.t.Errorf("the client initialized %d times, want once", initialized)
