@@ -92,6 +92,8 @@ func newHost(t *testing.T, runDir string, noCgroup bool, modes ...string) *testH
 	}
 	waitForSleepers(t, tag, modes...)
 	h.supervisor, _ = strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "ready ")))
+	supervisor := mustProc(t, h.supervisor)
+	t.Cleanup(func() { supervisor.kill() }) // some are stopped by their test
 	return h
 }
 

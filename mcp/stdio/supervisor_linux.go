@@ -51,7 +51,9 @@ type supervisor struct {
 	conn   *net.UnixConn
 	hello  hello
 	cgroup *cgroup // nil where there is none
-	record *record // nil without a run folder
+	// useCgroup is whether new children get one.
+	useCgroup bool
+	record    *record // nil without a run folder
 
 	around []string // the marks of hosts that this one runs below
 
@@ -117,7 +119,7 @@ func (s *supervisor) begin(h hello) error {
 		if err != nil {
 			s.say(reply{Log: "no cgroups for children: " + err.Error()})
 		} else {
-			s.cgroup = c
+			s.cgroup, s.useCgroup = c, true
 			ready.Cgroup = c.dir
 		}
 	}
@@ -196,8 +198,7 @@ func (s *supervisor) handle(r request) bool {
 		closeFds(r.files)
 		if err != nil {
 			failed := &spawnError{Text: err.Error()}
-			var errno syscall.Errno
-			if errors.As(err, &errno) {
+			if errno, ok := errors.AsType[syscall.Errno](err); ok {
 				failed.Errno = int(errno)
 			}
 			s.say(reply{ID: r.ID, Failed: failed})
@@ -230,21 +231,17 @@ func (s *supervisor) spawn(r request) error {
 		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	path, args := string(r.Spawn.Path), text(r.Spawn.Args)
-	pid, err := 0, error(nil)
-	if s.cgroup != nil {
-		if pid, err = s.forkIn(c, path, args, attr); err != nil && c.cgroup != nil {
-			c.cgroup.remove()
-			c.cgroup = nil
+	pid, err := s.forkIn(c, path, args, attr)
+	if err != nil && s.useCgroup {
+		// It may have been the cgroup's fault, or the command's.
+		before := err
+		if pid, err = syscall.ForkExec(path, args, attr); err == nil {
+			s.useCgroup = false
+			s.say(reply{Log: "children are started without cgroups from now on: " + before.Error()})
 		}
 	}
-	if pid <= 0 {
-		// Also after a failure above, which may be the cgroup's.
-		if pid, err = syscall.ForkExec(path, args, attr); err != nil {
-			return err
-		}
-		if s.cgroup != nil {
-			s.say(reply{Log: "no cgroup for a child: its first descendants are found by parent and mark"})
-		}
+	if err != nil {
+		return err
 	}
 	p, _ := readProc(pid)
 	c.proc = procID{pid, p.start}
@@ -258,13 +255,20 @@ func (s *supervisor) spawn(r request) error {
 	return nil
 }
 
-// forkIn starts a child in a cgroup of its own.
-func (s *supervisor) forkIn(c *child, path string, args []string, attr *syscall.ProcAttr) (int, error) {
+// forkIn starts a child in a cgroup of its own, where there are any.
+func (s *supervisor) forkIn(c *child, path string, args []string, attr *syscall.ProcAttr) (pid int, err error) {
+	if !s.useCgroup {
+		return syscall.ForkExec(path, args, attr)
+	}
 	g, err := s.cgroup.child(c.id)
 	if err != nil {
 		return 0, err
 	}
-	c.cgroup = g
+	defer func() {
+		if err != nil {
+			g.remove()
+		}
+	}()
 	dir, err := os.Open(g.dir)
 	if err != nil {
 		return 0, err
@@ -273,7 +277,10 @@ func (s *supervisor) forkIn(c *child, path string, args []string, attr *syscall.
 	in, sys := *attr, *attr.Sys
 	sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
 	in.Sys = &sys
-	return syscall.ForkExec(path, args, &in)
+	if pid, err = syscall.ForkExec(path, args, &in); err == nil {
+		c.cgroup = g
+	}
+	return pid, err
 }
 
 func text(b [][]byte) []string {

@@ -14,7 +14,6 @@ import (
 )
 
 func TestASweepPicksNoStranger(t *testing.T) {
-	const me = 900
 	live := procID{100, 5}
 	gone := procID{200, 6}
 	reused := procID{300, 7}
@@ -81,10 +80,10 @@ func leave(t *testing.T, dir string, change func(*recordHead)) (path string, chi
 		t.Fatal(err)
 	}
 	reaped := make(chan struct{})
-	go func() { // at once, as whoever has inherited it would
+	go func(c *exec.Cmd) { // at once, as whoever has inherited it would
 		defer close(reaped)
-		child.Wait()
-	}()
+		c.Wait()
+	}(child)
 	t.Cleanup(func() { child.Process.Kill(); <-reaped })
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
