@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -16,8 +15,9 @@ import (
 // backend implements storage.Backend on the engine.
 type backend struct {
 	db    *pebble.DB
-	log   *slog.Logger
 	front front
+
+	durability storage.Durability
 
 	ranges int // range deletions since the last flush that they asked for
 
@@ -39,7 +39,9 @@ func (b *backend) failed(err error) {
 	f(err)
 }
 
-// NextBoot implements storage.Backend.
+// NextBoot implements storage.Backend. The number is durable whatever the
+// store's durability: a power cut may take events away, but it must not make an
+// epoch begin again that a client has seen.
 func (b *backend) NextBoot() (uint32, error) {
 	v, err := b.get(storage.BootKey)
 	if err != nil {
@@ -58,7 +60,11 @@ func (b *backend) NextBoot() (uint32, error) {
 			Hint: "copy the objects into a new store"}
 	}
 	boot++
-	return boot, b.db.Set(storage.BootKey, binary.BigEndian.AppendUint32(nil, boot), pebble.Sync)
+	err = b.db.Set(storage.BootKey, binary.BigEndian.AppendUint32(nil, boot), pebble.Sync)
+	if err == nil && b.durability == storage.Relaxed {
+		err = b.db.Flush() // tables are synced, and only the log is not
+	}
+	return boot, err
 }
 
 // Head implements storage.Backend. An object without a fence row has never been

@@ -215,6 +215,25 @@ func (f *folder) write(name, text string) error {
 	return syncDir(f.fs, f.dir)
 }
 
+// mark makes a file be there or not, durably.
+func (f *folder) mark(name string, there bool) error {
+	switch {
+	case there == f.has(name):
+		return nil
+	case there:
+		return f.write(name, "")
+	}
+	if err := f.fs.Remove(f.fs.PathJoin(f.dir, name)); err != nil {
+		return err
+	}
+	return syncDir(f.fs, f.dir)
+}
+
+func (f *folder) has(name string) bool {
+	_, err := f.fs.Stat(f.fs.PathJoin(f.dir, name))
+	return err == nil
+}
+
 func (f *folder) close() error {
 	return f.lock.Close()
 }

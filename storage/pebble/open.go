@@ -105,12 +105,20 @@ func Open(o Options) (*Store, error) {
 
 func open(o Options, f *folder) (_ *Store, err error) {
 	// Before the committer is there, a fatal error goes to Fatal directly.
-	b := &backend{log: o.Logger, fail: o.Fatal}
+	b := &backend{durability: o.Durability, fail: o.Fatal}
+	if o.Durability == storage.Relaxed {
+		if err := f.mark(relaxedName, true); err != nil {
+			return nil, f.fail(err)
+		}
+	}
 	opts := engineOptions(o, f, b)
 	cache := pebble.NewCache(o.CacheSize + memTableSize) // memtables are charged to it
 	defer cache.Unref()
 	opts.Cache = cache
-	if b.db, err = pebble.Open(f.dir, opts); err != nil {
+	b.db, err = openTorn(f, opts, func(cut string, err error) {
+		o.Logger.Warn("a power cut took the end of the history, as durability relaxed allows", "dir", f.dir, "cut", cut, "err", err)
+	})
+	if err != nil {
 		return nil, f.fail(err)
 	}
 	defer func() {
@@ -120,6 +128,12 @@ func open(o Options, f *folder) (_ *Store, err error) {
 	}()
 	if err := b.checkFormat(f); err != nil {
 		return nil, err
+	}
+	if o.Durability != storage.Relaxed {
+		// The engine has replayed the old log and will not need it again.
+		if err := f.mark(relaxedName, false); err != nil {
+			return nil, f.fail(err)
+		}
 	}
 	co := o.Committer
 	co.Fatal = func(err error) {
@@ -191,7 +205,11 @@ func (s *Store) Close() error {
 		return err
 	}
 	s.reads.close()
-	return errors.Join(s.db.Close(), s.folder.close())
+	err := s.db.Close()
+	if err == nil {
+		err = s.folder.mark(relaxedName, false) // the log was synced as it was closed
+	}
+	return errors.Join(err, s.folder.close())
 }
 
 // Metrics are the engine's, for a process that exports them.

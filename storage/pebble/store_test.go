@@ -41,3 +41,22 @@ func TestStore(t *testing.T) {
 		})
 	}
 }
+
+// diskWorld is a store on a disk in memory.
+type diskWorld struct {
+	t  *testing.T
+	fs vfs.FS
+}
+
+func (w diskWorld) Open() storage.Store { return mustOpen(w.t, pebble.Options{FS: w.fs}) }
+
+func (w diskWorld) Reopen(s storage.Store) storage.Store {
+	if err := s.Close(); err != nil {
+		w.t.Error(err)
+	}
+	return w.Open()
+}
+
+func TestStoreModel(t *testing.T) {
+	storetest.Model(t, func() storetest.World { return diskWorld{t, vfs.NewMem()} })
+}
