@@ -194,12 +194,8 @@ func finish(op *pebble.DeferredBatchOp) {
 // here.
 func (g *group) Apply() (err error) {
 	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case fatal:
-			err = p.error
-		default:
-			panic(p)
+		if p := recover(); p != nil {
+			err = gaveUp(p)
 		}
 	}()
 	if err := g.backend.db.ApplyNoSyncWait(g.batch, pebble.Sync); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -26,14 +27,37 @@ func (l engineLog) Errorf(format string, args ...any) {
 	l.log.Error("engine: " + fmt.Sprintf(format, args...))
 }
 
-// fatal is the panic that stands for an end of the process, where Fatal has
-// returned. Pebble must not run on after it has called Fatalf.
-type fatal struct{ error }
+// fatal is why the engine means to end the process, and the panic that does so
+// where Fatal has returned: the engine must not run on after Fatalf.
+type fatal struct {
+	text  string
+	cause error // one of Fatalf's arguments, if it was an error
+}
+
+func (f *fatal) Error() string { return "the storage engine can't go on: " + f.text }
+func (f *fatal) Unwrap() error { return f.cause }
 
 func (l engineLog) Fatalf(format string, args ...any) {
-	err := fmt.Errorf("the storage engine can't go on: "+format, args...)
+	err := &fatal{text: fmt.Sprintf(format, args...)}
+	for _, a := range args {
+		if e, ok := a.(error); ok {
+			err.cause = e
+		}
+	}
 	l.fail(err)
-	panic(fatal{err})
+	panic(err)
+}
+
+// gaveUp turns a panic of the engine into an error. Not all that it can't go on
+// with comes by Fatalf: it panics with the error of a directory that can't be
+// synced. A panic that is a bug stays one.
+func gaveUp(p any) error {
+	if err, ok := p.(error); ok {
+		if _, bug := p.(runtime.Error); !bug {
+			return err
+		}
+	}
+	panic(p)
 }
 
 // events tells of what an operator has to know: the disk does not keep up, or fails.

@@ -104,8 +104,13 @@ func Open(o Options) (*Store, error) {
 }
 
 func open(o Options, f *folder) (_ *Store, err error) {
-	// Before the committer is there, a fatal error goes to Fatal directly.
-	b := &backend{durability: o.Durability, fail: o.Fatal}
+	// Where the engine would end the process, opening it fails.
+	b := &backend{durability: o.Durability, fail: func(error) {}}
+	defer func() {
+		if p := recover(); p != nil {
+			err = f.fail(gaveUp(p))
+		}
+	}()
 	if o.Durability == storage.Relaxed {
 		if err := f.mark(relaxedName, true); err != nil {
 			return nil, f.fail(err)
