@@ -210,14 +210,7 @@ func (c *core) postpone(f *flight, now time.Time) {
 	if c.deferred.add(deferral{due: f.due, failures: f.failures, wait: wait, until: now.Add(wait)}) {
 		return
 	}
-	spill := &c.deferred.spill
-	spill.add(storage.Cursor{At: f.due.At, ID: f.due.ID}, now)
-	if c.more {
-		// The spill is left alone as a whole, so what is in front of its end waits, too.
-		low := c.low
-		c.more = false
-		c.lower(low)
-	}
+	c.deferred.spill.add(storage.Cursor{At: f.due.At, ID: f.due.ID}, now)
 }
 
 // outcome is what is to be done about a flight whose row was read.

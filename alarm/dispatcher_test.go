@@ -330,6 +330,9 @@ func TestSecondCallOfDoneIsIgnored(t *testing.T) {
 	f.complete()
 	f.call(errBusy)
 	f.call(nil)
+	if s := w.d.Stats(); s.InFlight != 1 || s.Deferred != 0 || s.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
 	w.advance(time.Hour)
 	w.wantFired(1)
 	if s := w.d.Stats(); s.InFlight != 0 || s.Deferred != 0 {
@@ -404,6 +407,22 @@ func TestStopWaitsAtMostForItsContext(t *testing.T) {
 	if err := w.d.Start(); err == nil {
 		t.Error("a stopped dispatcher was started")
 	}
+}
+
+// A stop in the middle of a page ends it there.
+func TestStopWithinFireEndsThePage(t *testing.T) {
+	w := newWorld(t, Options{})
+	defer w.close()
+	for i := range 10 {
+		w.setIn(object(fmt.Sprint(i)), 0)
+	}
+	w.onFire = func(*firing) {
+		if err := w.d.Stop(canceled()); err == nil {
+			t.Error("Stop does not say that an alarm is running")
+		}
+	}
+	w.settle()
+	w.wantFired(1)
 }
 
 // flaky is a store whose alarm reads can fail.
