@@ -112,8 +112,8 @@ func TestServerThatCannotStartIsAnErrorAtOnce(t *testing.T) {
 		{"a file that can't be executed", []string{"./doc.go"}, []string{"doc.go"}},
 		{"a server that ends in initialize", fake("-refuse"), []string{"status 7", "the API key is missing"}},
 		{"a server that closes stdout and stays", fake("-mute"), nil},
-		{"a program that is no server", []string{"sh", "-c", "echo usage: me FILE >&2; exit 64"}, []string{"status 64", "usage: me FILE"}},
-		{"a program that a signal ends", []string{"sh", "-c", "kill -SEGV $$"}, []string{"signal"}},
+		{"a program that is no server", []string{"/bin/sh", "-c", "echo usage: me FILE >&2; exit 64"}, []string{"status 64", "usage: me FILE"}},
+		{"a program that a signal ends", []string{"/bin/sh", "-c", "kill -SEGV $$"}, []string{"signal"}},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
 			t.Parallel()
@@ -189,6 +189,30 @@ func TestUnusableDataFolderIsRefused(t *testing.T) {
 		refused(t, h.data, "in use")
 		if got := c.post(call("1", "incr", `{}`)).result().text(); got != "1" {
 			t.Errorf("a call to the host that has the folder: %q", got)
+		}
+	})
+	t.Run("of a newer format", func(t *testing.T) {
+		t.Parallel()
+		h := serve(t, hosting{})
+		c := h.session()
+		c.post(call("1", "incr", `{}`)).result()
+		h.terminate()
+		marker := filepath.Join(h.data, "kalpa-store")
+		text, err := os.ReadFile(marker)
+		if err != nil || !strings.Contains(string(text), "format 1") {
+			t.Fatalf("no format in the marker of the folder: %v %q", err, text)
+		}
+		newer := strings.Replace(string(text), "format 1", "format 99", 1)
+		if err := os.WriteFile(marker, []byte(newer), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, h.data, "format 99")
+		if err := os.WriteFile(marker, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.restart()
+		if got := c.post(call("2", "incr", `{}`)).result().text(); got != "2" {
+			t.Errorf("a call when the format is right again: %q", got)
 		}
 	})
 	t.Run("a file", func(t *testing.T) {

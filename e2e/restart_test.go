@@ -143,7 +143,7 @@ func TestFirstRequestAfterKillNineIsServed(t *testing.T) {
 func TestRequestsTogetherBuildOneRuntime(t *testing.T) {
 	t.Parallel()
 	log := newJournal(t)
-	h := serve(t, hosting{command: fake("-journal", log.path, "-slow", "200ms"), flags: []string{"--idle-timeout", "300ms"}})
+	h := serve(t, hosting{command: fake("-journal", log.path, "-slow", "200ms"), flags: []string{"--idle-timeout", "2s"}})
 	c := h.session()
 	together := func() {
 		t.Helper()
