@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,16 +32,11 @@ type faults struct {
 }
 
 func (f *faults) inject(op errorfs.Op) error {
-	if !f.on.Load() || !strings.HasSuffix(op.Path, f.suffix) {
+	if !f.on.Load() || !strings.HasSuffix(op.Path, f.suffix) || !slices.Contains(f.kinds, op.Kind) {
 		return nil
 	}
-	for _, k := range f.kinds {
-		if op.Kind == k {
-			f.hits.Add(1)
-			return errInjected
-		}
-	}
-	return nil
+	f.hits.Add(1)
+	return errInjected
 }
 
 var (

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	engine "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
@@ -233,5 +234,56 @@ func TestAReadOnlyMountIsRefused(t *testing.T) {
 			continue
 		}
 		wantRefusal(t, err, storage.ErrReadOnly, d, "read-only")
+	}
+}
+
+func TestANewerKeyLayoutIsRefused(t *testing.T) {
+	fs := vfs.NewMem()
+	if err := mustOpen(t, pebble.Options{Dir: "/data", FS: fs}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := engine.Open("/data", &engine.Options{FS: fs, FormatMajorVersion: engine.FormatNewest, Logger: engine.DefaultLogger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Set(storage.FormatKey, []byte{0, 0, 0, 2}, engine.Sync); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = pebble.Open(pebble.Options{Dir: "/data", FS: fs, Logger: silent})
+	wantRefusal(t, err, storage.ErrNewerFormat, "/data", "key layout 2")
+}
+
+func TestANewStoreIsSmall(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := mustOpen(t, pebble.Options{Dir: dir})
+	defer s.Close()
+	m, err := s.Metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.MemTable.Size > 1<<20 || m.BlockCache.Size > 1<<20 {
+		t.Errorf("memtables of %d bytes, a cache of %d: they should grow with use", m.MemTable.Size, m.BlockCache.Size)
+	}
+	blocks := int64(0)
+	err = filepath.WalkDir(dir, func(path string, d iofs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st syscall.Stat_t
+		if err := syscall.Stat(path, &st); err != nil {
+			return err
+		}
+		blocks += st.Blocks
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d KB on disk", blocks/2)
+	if blocks*512 > 128<<20 {
+		t.Errorf("an empty store takes %d MB of disk", blocks/2048)
 	}
 }

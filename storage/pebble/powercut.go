@@ -43,7 +43,7 @@ func openTorn(f *folder, opts *pebble.Options, warn func(cut string, err error))
 
 // cutLog removes from the last log what follows its last readable record, and
 // says what it did; nothing, if the log can be read to its end.
-func cutLog(f *folder) (string, error) {
+func cutLog(f *folder) (cut string, err error) {
 	name, number, err := lastLog(f)
 	if err != nil || name == "" {
 		return "", err
@@ -53,7 +53,7 @@ func cutLog(f *folder) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer in.Close()
+	defer func() { err = errors.Join(err, in.Close()) }()
 	end, err := readable(in, number)
 	if err != nil || end == whole {
 		return "", err

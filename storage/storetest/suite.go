@@ -33,6 +33,7 @@ func Run(t *testing.T, fresh func(t *testing.T) storage.Store) {
 		{"an invalid batch is refused, and what is behind it", testInvalid},
 		{"an invalid ID or key is refused everywhere", testInvalidReads},
 		{"a clear leaves neither rows nor alarm nor neighbours", testClear},
+		{"objects of every size are cleared, also right after a write", testClearSizes},
 		{"ranges", testRange},
 		{"the alarm moves with its index", testAlarm},
 		{"due pages by cursor", testDuePages},
@@ -411,6 +412,26 @@ func testClear(t *testing.T, s storage.Store) {
 	if next := claim(t, s, ids[0]); next <= epochs[ids[0]] {
 		t.Errorf("epoch %d after %d", next, epochs[ids[0]])
 	}
+}
+
+func testClearSizes(t *testing.T, s storage.Store) {
+	epoch := claim(t, s, alpha)
+	commit(t, s, put(beta, claim(t, s, beta), "k", "v"))
+	for _, n := range []int{0, 1, 255, 256, 257, 1000} {
+		b := alarmAt(alpha, epoch, noon)
+		for i := range n {
+			b.Puts = append(b.Puts, storage.Entry{Key: fmt.Sprint(i), Value: []byte("v")})
+		}
+		s.Submit(b, func(error) {})
+		s.Submit(put(alpha, epoch, "late", "v"), func(error) {})
+		s.Submit(&storage.Batch{ID: alpha, Epoch: epoch, Clear: true}, func(error) {})
+		commit(t, s, put(alpha, epoch, "after", fmt.Sprint(n)))
+		wantRows(t, s, alpha, fmt.Sprintf("after=%d", n))
+		if a, err := s.Alarm(context.Background(), alpha); err != nil || !a.At.IsZero() {
+			t.Errorf("alarm: %v, %v", a, err)
+		}
+	}
+	wantRows(t, s, beta, "k=v")
 }
 
 func testRange(t *testing.T, s storage.Store) {
