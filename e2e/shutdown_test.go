@@ -30,7 +30,10 @@ func TestSigtermParksOpenStreams(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	get.ending("the GET stream")
+	last := get.ending("the GET stream")
+	if len(last) == 0 || last[len(last)-1].retry == "" {
+		t.Errorf("the GET stream ends with %q, want when to come back", raws(last))
+	}
 	rest := owing.all()
 	h.restart()
 
@@ -40,13 +43,13 @@ func TestSigtermParksOpenStreams(t *testing.T) {
 	// The call is lost with the server that ran it, and its client is told so: on
 	// its stream, or when it comes back to it.
 	if len(answers(t, rest)) == 0 {
-		last := got[1].id
+		id := got[1].id
 		for _, f := range rest {
 			if f.id != "" {
-				last = f.id
+				id = f.id
 			}
 		}
-		rest = c.get(last).all()
+		rest = c.get(id).all()
 	}
 	lost := answers(t, rest)
 	if len(lost) != 1 || string(lost[0].ID) != `"owed"` || lost[0].Error == nil || lost[0].Error.Code != -32010 {

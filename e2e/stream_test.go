@@ -58,6 +58,18 @@ func TestGetStreamCarriesWhatBelongsToNoRequest(t *testing.T) {
 			t.Errorf("the GET stream brings %s, want %s", got, method)
 		}
 	}
+	// While a call is under way, what may belong to it takes its stream, and what
+	// can't does not.
+	under := c.post(call(`"under way"`, "wait", `{"ms":1500}`))
+	c.post(call("1", "later", `{"count":1,"ms":30,"method":"notifications/tools/list_changed"}`)).result()
+	if got := parse(t, x.events(1)[0].data).Method; got != "notifications/tools/list_changed" {
+		t.Errorf("the GET stream brings %s", got)
+	}
+	c.post(call("2", "later", `{"count":1,"ms":30,"method":"notifications/message"}`)).result()
+	if got := parse(t, under.events(1)[0].data).Method; got != "notifications/message" {
+		t.Errorf("the stream of the call brings %s", got)
+	}
+	under.result()
 	// It holds nobody up: a call behind it runs.
 	if got := c.post(call("2", "echo", `{"text":"hi"}`)).result().text(); got != "hi" {
 		t.Errorf("echo: %q", got)
