@@ -39,7 +39,6 @@ type crowd struct {
 	store storage.Store
 	wg    sync.WaitGroup
 
-	mu      sync.Mutex
 	members map[storage.ID]*member
 }
 
