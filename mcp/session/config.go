@@ -44,9 +44,12 @@ type Server struct {
 	// MaxOwed bounds the requests of one session that wait for an answer.
 	// Default: 1,000.
 	MaxOwed int
+	// MaxOwedBytes bounds the same requests in bytes. Default: 64 MiB.
+	MaxOwedBytes int64
 	// MaxLog bounds the events stored for one session, in bytes. At the bound
 	// requests are refused: an answer that was not delivered is never dropped.
-	// Default: 64 MiB.
+	// Default: 64 MiB. A quarter of it is for what is no answer on one stream: past
+	// that, notifications are dropped.
 	MaxLog int64
 	// MaxHeld bounds the notifications kept for a stream to come; the oldest goes
 	// first. Default: 256.
@@ -66,6 +69,9 @@ func (s *Server) defaults() {
 	def(&s.Lifetime, 30*24*time.Hour)
 	if s.MaxOwed == 0 {
 		s.MaxOwed = 1000
+	}
+	if s.MaxOwedBytes == 0 {
+		s.MaxOwedBytes = 64 << 20
 	}
 	if s.MaxLog == 0 {
 		s.MaxLog = 64 << 20
@@ -88,8 +94,8 @@ func (s *Server) validate() error {
 			errs = append(errs, fmt.Errorf("server %q: %s is negative: %v", s.Name, name, d))
 		}
 	}
-	if s.MaxOwed < 0 || s.MaxLog < 0 || s.MaxHeld < 0 {
-		errs = append(errs, fmt.Errorf("server %q: MaxOwed, MaxLog and MaxHeld must not be negative", s.Name))
+	if s.MaxOwed < 0 || s.MaxOwedBytes < 0 || s.MaxLog < 0 || s.MaxHeld < 0 {
+		errs = append(errs, fmt.Errorf("server %q: MaxOwed, MaxOwedBytes, MaxLog and MaxHeld must not be negative", s.Name))
 	}
 	return errors.Join(errs...)
 }

@@ -180,7 +180,7 @@ func (obj *object) trim(t *actor.Turn, tr trim) error {
 	}
 	if tr.whole {
 		t.Delete(prefixStream + tr.st.id)
-		obj.s.drop(tr.st)
+		obj.s.forget(tr.st)
 	}
 	return nil
 }

@@ -22,6 +22,10 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 			refuse(p.Socket, Refuse(409, first, wire.InvalidRequest, "the session exists already"), o)
 			return
 		}
+		if s.draining {
+			refuse(p.Socket, Refuse(503, first, wire.InternalError, "the host is shutting down; send initialize again in a moment"), o)
+			return
+		}
 		s.create(p, now, o)
 	}
 	if r := s.admissible(p, first); r != nil {
@@ -52,13 +56,14 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 		}
 		r := &owed{
 			ID: m.ID(), Method: m.Method(), Token: wire.ID(m.Param(wire.TokenOfRequest)), Epoch: s.epoch, At: now.UTC().Round(0),
-			stream: st, ord: i, msg: m,
+			stream: st, ord: i, msg: m, size: int64(len(m.Bytes())),
 		}
 		if m.Is("tools/call") {
 			r.Tool = m.ParamString("name")
 		}
 		st.owes = append(st.owes, r)
 		s.live = append(s.live, r)
+		s.liveBytes += r.size
 	}
 	for _, m := range p.Messages {
 		if m.Kind() != wire.Request {
@@ -75,10 +80,11 @@ func (s *state) admissible(p *Post, id wire.ID) *Refusal {
 	if r := s.check(p.Caller, id); r != nil {
 		return r
 	}
-	requests := 0
+	requests, size := 0, int64(0)
 	for _, m := range p.Messages {
 		if m.Kind() == wire.Request {
 			requests++
+			size += int64(len(m.Bytes()))
 		}
 	}
 	switch {
@@ -88,6 +94,8 @@ func (s *state) admissible(p *Post, id wire.ID) *Refusal {
 		return Refuse(503, id, wire.InternalError, "the host is shutting down; send the request again in a moment")
 	case requests > 0 && len(s.live)+requests > s.cfg.MaxOwed:
 		return Refuse(429, id, wire.InternalError, "%d requests of this session wait for an answer already; the limit is %d", len(s.live), s.cfg.MaxOwed)
+	case requests > 0 && len(s.live) > 0 && s.liveBytes+size > s.cfg.MaxOwedBytes:
+		return Refuse(429, id, wire.InternalError, "%d bytes of requests of this session wait for an answer already; the limit is %d", s.liveBytes, s.cfg.MaxOwedBytes)
 	case requests > 0 && s.logBytes > s.cfg.MaxLog:
 		return Refuse(507, id, wire.InternalError, "%d bytes of answers wait for this session's client, and the limit is %d: resume the streams that were cut, or end the session", s.logBytes, s.cfg.MaxLog)
 	case s.streams[postStream(p.Stream)] != nil:
@@ -235,6 +243,7 @@ func (s *state) settleRow(r *owed, o *out) bool {
 	r.stream.owes = append(r.stream.owes[:i], r.stream.owes[i+1:]...)
 	if i := indexOf(s.live, r); i >= 0 {
 		s.live = append(s.live[:i], s.live[i+1:]...)
+		s.liveBytes -= r.size
 	}
 	if i := indexOf(s.rt.queue, r); i >= 0 {
 		s.rt.queue = append(s.rt.queue[:i], s.rt.queue[i+1:]...)

@@ -46,6 +46,7 @@ type resident struct {
 
 	mu       sync.Mutex
 	inbox    []wire.Message
+	waiting  int64         // bytes in the inbox
 	wake     chan struct{} // a token when the inbox is not empty
 	releases map[int]func()
 	charges  int
@@ -125,7 +126,7 @@ func (rt *resident) serve(r mcp.Runtime) {
 		}
 		rt.mu.Lock()
 		batch := rt.inbox
-		rt.inbox = nil
+		rt.inbox, rt.waiting = nil, 0
 		rt.mu.Unlock()
 		for _, m := range batch {
 			if rt.life.Err() != nil {
@@ -154,12 +155,24 @@ func (rt *resident) closeRuntime(r mcp.Runtime) {
 	}
 }
 
-// deliver queues a message for the runtime. What waits is bounded by the
-// session's MaxOwed and by what one POST may hold.
+// maxInbox bounds what waits for a runtime to take it, in bytes: twice the
+// default of what a session's requests may hold.
+const maxInbox = 128 << 20
+
+// deliver queues a message for the runtime. One that does not take what it is
+// sent is given up.
 func (rt *resident) deliver(m wire.Message) {
 	rt.mu.Lock()
-	rt.inbox = append(rt.inbox, m)
+	full := rt.waiting > maxInbox
+	if !full {
+		rt.inbox = append(rt.inbox, m)
+		rt.waiting += int64(len(m.Bytes()))
+	}
 	rt.mu.Unlock()
+	if full {
+		rt.Exited(fmt.Errorf("it has not taken %d bytes that were sent to it", rt.waiting))
+		return
+	}
 	select {
 	case rt.wake <- struct{}{}:
 	default:

@@ -52,7 +52,8 @@ type owed struct {
 	ord    int
 	out    int64        // its id toward the runtime; 0: answered by the session itself
 	msg    wire.Message // until it is sent
-	told   []byte       // its params, where a rebuilt runtime must be told them
+	size   int64
+	told   []byte // its params, where a rebuilt runtime must be told them
 }
 
 func (r *owed) key() string { return fmt.Sprintf("%s%s/%03d", prefixOwed, r.stream.id, r.ord) }

@@ -187,8 +187,13 @@ func (s *state) hold(m wire.Message, o *out) {
 	s.held = append(s.held, heldRow{s.heldNext, m})
 	o.put(heldKey(s.heldNext), m.Bytes())
 	if len(s.held) > s.cfg.MaxHeld {
-		o.delete(heldKey(s.held[0].n))
+		oldest := s.held[0]
 		s.held = s.held[1:]
+		o.delete(heldKey(oldest.n))
+		if a, asked := s.asks[oldest.msg.ID()]; asked {
+			delete(s.asks, oldest.msg.ID())
+			o.do(deliver{s.rt.gen, wire.NewError(a.id, wire.InternalError, "the client has opened no stream to be asked on", nil)})
+		}
 	}
 }
 

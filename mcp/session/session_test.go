@@ -191,6 +191,7 @@ type link struct {
 	opening *session.Opening
 	frames  []session.Frame
 	end     *session.End
+	mute    bool // does not confirm what it takes
 }
 
 func (c *client) send(e session.Event, sock *session.Socket) *link {
@@ -253,7 +254,7 @@ func (l *link) until(what string, f func() bool) *link {
 			l.opening = d.Opening
 		}
 		l.frames = append(l.frames, d.Frames...)
-		if len(d.Frames) > 0 {
+		if len(d.Frames) > 0 && !l.mute {
 			last := d.Frames[len(d.Frames)-1].ID
 			_ = l.w.svc.Send(l.w.t.Context(), l.c.id, &session.Flushed{Socket: l.sock, Event: last})
 		}
@@ -732,4 +733,64 @@ func TestLongReplayComesPageByPage(t *testing.T) {
 	again.until("1100 events", func() bool { return strings.Count(again.text(), "list_changed") == 1100 })
 	c.post(call(`1`, "log")).wait()
 	again.until("1101 events", func() bool { return strings.Count(again.text(), "list_changed") == 1101 })
+}
+
+func TestLogIsBoundedI12(t *testing.T) {
+	w := newWorld(t, func(s *session.Server) { s.MaxLog = 64 << 10; s.Retention = time.Hour })
+	c := w.open1()
+	pad := strings.Repeat("x", 1000)
+	big := func(id int) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","pad":"%s"}}`, id, pad)
+	}
+	// Delivered answers make room for others long before their retention is over.
+	for i := range 200 {
+		if l := c.post(big(i)).wait(); l.opening.Refusal != nil {
+			t.Fatalf("call %d was refused: %s", i, l.opening.Refusal.Body)
+		}
+	}
+	// Undelivered ones stay, and admission refuses.
+	var kept []string
+	refused := false
+	for i := range 200 {
+		l := c.post(big(1000 + i))
+		l.mute = true
+		l.until("opening", func() bool { return len(l.frames) > 0 || l.end != nil })
+		if l.opening.Refusal != nil {
+			refused = l.opening.Refusal.Status == 507
+			break
+		}
+		l.gone()
+		kept = append(kept, l.frames[0].ID)
+		w.within(time.Second, "answered", func() bool { return w.saw(" tools/call") >= 200+i+1 })
+		time.Sleep(time.Millisecond)
+	}
+	if !refused || len(kept) < 40 {
+		t.Fatalf("refused %v after %d undelivered answers", refused, len(kept))
+	}
+	for i, id := range kept {
+		if g := c.get(id).wait(); !strings.Contains(g.text(), fmt.Sprintf(`"id":%d,`, 1000+i)) {
+			t.Fatalf("the answer to %d is gone: %s", 1000+i, g.text())
+		}
+	}
+	c.post(big(3000)).has(`"id":3000`).wait()
+}
+
+func TestNotificationsFillOnlyAPartOfTheLogI12(t *testing.T) {
+	w := newWorld(t, func(s *session.Server) { s.MaxLog = 16 << 10; s.Retention = time.Hour })
+	c := w.open1()
+	g := c.get("")
+	g.until("prime", func() bool { return len(g.frames) > 0 })
+	g.gone()
+	for i := range 300 {
+		if l := c.post(call(fmt.Sprint(i), "log")).wait(); l.opening.Refusal != nil {
+			t.Fatalf("call %d was refused: %s", i, l.opening.Refusal.Body)
+		}
+	}
+	again := c.get(g.frames[0].ID)
+	again.until("opening", func() bool { return again.opening != nil })
+	time.Sleep(50 * time.Millisecond)
+	n := strings.Count(again.until("", func() bool { return true }).text(), "list_changed")
+	if n == 0 || n >= 300 {
+		t.Fatalf("%d of 300 notifications were kept", n)
+	}
 }

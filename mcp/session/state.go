@@ -31,6 +31,8 @@ type state struct {
 	get     *stream   // the GET stream that unrelated messages go to
 	live    []*owed   // requests that wait for an answer, in the order of admission
 	marks   []mark    // what has been flushed and waits for the retention to pass
+	// liveBytes is the size of the requests in live.
+	liveBytes int64
 
 	held     []heldRow
 	heldNext uint64
@@ -96,6 +98,7 @@ type stream struct {
 	over      bool // a GET stream that another has taken the place of
 	dirty     bool // its row is behind
 	bytes     int64
+	trimmed   EventID // what a full log was last trimmed to
 }
 
 func (st *stream) answered() bool { return len(st.owes) == 0 }
@@ -241,8 +244,8 @@ type mark struct {
 	whole bool // the stream is done
 }
 
-// drop forgets a stream whose rows are gone.
-func (s *state) drop(st *stream) {
+// forget drops a stream whose rows are gone.
+func (s *state) forget(st *stream) {
 	s.unbind(st)
 	delete(s.streams, st.id)
 	if s.get == st {

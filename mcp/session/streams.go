@@ -18,16 +18,54 @@ func getStream(minted string) string  { return "g" + minted }
 // append stores an event at the end of a stream's log and sends it, if the
 // stream is attached and has caught up. answers is the id that it answers.
 func (s *state) append(st *stream, m wire.Message, answers wire.ID, o *out) {
+	n := int64(len(m.Bytes()))
+	if answers == "" && st.bytes+n > s.cfg.MaxLog/4 && !s.shorten(st, o) {
+		s.drop(st, m, o)
+		return
+	}
 	st.seq++
 	st.last = EventID{st.id, s.epoch, st.seq}
 	o.put(eventKey(st.last), m.Bytes())
-	n := int64(len(m.Bytes()))
 	st.bytes += n
 	s.logBytes += n
 	s.touch(st)
 	if st.socket != nil && !st.replaying {
 		o.do(push{st.socket, Frame{ID: st.last.String(), Data: m.Bytes(), Answers: answers}})
 		st.sent = st.last
+	}
+	s.relieve(o)
+}
+
+// shorten makes room in the log of a stream that is full of notifications: what
+// has reached the client goes before its retention is over. False: nothing has.
+func (s *state) shorten(st *stream, o *out) bool {
+	if st.flushed.Stream == "" || !st.trimmed.Less(st.flushed) {
+		return false
+	}
+	st.trimmed = st.flushed
+	o.trims = append(o.trims, trim{st, st.flushed, false})
+	return true
+}
+
+// drop gives up a message that no log has room for. A runtime that asks is told.
+func (s *state) drop(st *stream, m wire.Message, o *out) {
+	s.log.Warn("message dropped: its stream's log is full", "stream", st.id, "bytes", st.bytes, "method", m.Method())
+	if a, asked := s.asks[m.ID()]; asked {
+		delete(s.asks, m.ID())
+		o.do(deliver{s.rt.gen, wire.NewError(a.id, wire.InternalError, "the client does not read its stream", nil)})
+	}
+}
+
+// relieve makes room in a session's log: delivered events go, oldest first,
+// before their retention is over. What was not delivered stays.
+func (s *state) relieve(o *out) {
+	for over := s.logBytes - s.cfg.MaxLog/2; over > 0 && len(s.marks) > 0; {
+		m := s.marks[0]
+		s.marks = s.marks[1:]
+		if s.streams[m.st.id] == m.st {
+			o.trims = append(o.trims, trim{m.st, m.upto, m.whole})
+			over -= m.st.bytes
+		}
 	}
 }
 
@@ -141,7 +179,7 @@ func (s *state) told(st *stream, now time.Time, o *out) EventID {
 	if st.last.Seq > 0 {
 		st.flushed, st.flushedAt = st.last, now
 		s.touch(st)
-		s.mark(st, now)
+		s.mark(st, now, o)
 	}
 	return st.last
 }
@@ -294,7 +332,7 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 		st.flushed, st.flushedAt = e, now
 		s.touch(st)
 		if st.last.Seq > 0 {
-			s.mark(st, now)
+			s.mark(st, now, o)
 		}
 	}
 	if st.replaying && !e.Less(st.pageEnd) && st.pageEnd.Stream != "" {
@@ -307,7 +345,8 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 }
 
 // mark queues what was flushed for its retention.
-func (s *state) mark(st *stream, now time.Time) {
+func (s *state) mark(st *stream, now time.Time, o *out) {
+	defer s.relieve(o)
 	if st.done() {
 		s.marks = append(s.marks, mark{st, st.last, now, true})
 		return
