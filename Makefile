@@ -45,8 +45,15 @@ e2e-deps: ## install the npm packages of the end-to-end tests (needs Node)
 e2e: ## run the end-to-end tests with real clients and servers (needs Node)
 	$(GO) test -count=1 -timeout 9m -v ./e2e/...
 
+# What kalpa is measured beside: a folder of peers, as docs/benchmarks.md says.
+PEERS ?= $(wildcard ../shared/peers)
+
 .PHONY: bench
-bench: ## run the benchmarks
+bench: ## measure kalpa beside PEERS=<folder> and rewrite docs/benchmarks.md; BENCH='-h' lists settings
+	$(GO) run ./internal/bench $(if $(PEERS),-peers $(PEERS)) $(BENCH)
+
+.PHONY: microbench
+microbench: ## run the Go benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
 .PHONY: fuzz

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// startLimit is how long a server may take to start. A peer may install itself.
+const startLimit = 10 * time.Minute
+
+// contest runs servers side by side: all are started, and take turns in rounds, with
+// the others stopped. A server whose turn fails is out.
+func (b *bench) contest(ctx context.Context, name string, servers []*server, turn func(s *server, round int) error) error {
+	defer func() {
+		for _, s := range servers {
+			s.end()
+		}
+	}()
+	for i, s := range servers {
+		if s.skipped != nil {
+			continue
+		}
+		folder, err := b.folder(fmt.Sprintf("%s-%d", name, i))
+		if err != nil {
+			return err
+		}
+		b.say("%s: starting %s", name, s.name)
+		if s.skipped = s.start(ctx, folder, startLimit); s.skipped == nil {
+			s.skipped = s.pause()
+		}
+	}
+	for round := range b.rounds {
+		for _, s := range servers {
+			if s.skipped != nil {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if s.skipped = s.resume(); s.skipped == nil {
+				s.skipped = turn(s, round)
+			}
+			if s.skipped == nil {
+				s.skipped = s.pause()
+			}
+			if s.skipped != nil {
+				b.say("%s: %s is out: %v", name, s.name, s.skipped)
+				s.end()
+			}
+		}
+	}
+	return nil
+}
+
+// speed is what is known of one server after the rounds.
+type speed struct {
+	rate, p50, p99 []float64
+	bad            int64
+	first          error
+}
+
+// calls measures a load on servers, and makes a table of it. The first server is
+// the one that the others are compared with.
+func (b *bench) calls(ctx context.Context, j job, servers []*server) (string, error) {
+	results := map[*server]*speed{}
+	for _, s := range servers {
+		results[s] = &speed{}
+	}
+	err := b.contest(ctx, j.tool, servers, func(s *server, round int) error {
+		turn, err := drive(s.endpoint, j)
+		if err != nil {
+			return err
+		}
+		r := results[s]
+		r.rate = append(r.rate, turn.rate)
+		r.p50 = append(r.p50, milliseconds(percentile(turn.took, 0.50)))
+		r.p99 = append(r.p99, milliseconds(percentile(turn.took, 0.99)))
+		r.bad += turn.bad
+		if r.first == nil {
+			r.first = turn.first
+		}
+		b.say("%s, round %d, %s: %.0f/s, p50 %.1f ms, p99 %.1f ms, bad %d", j.tool, round+1, s.name,
+			turn.rate, r.p50[len(r.p50)-1], r.p99[len(r.p99)-1], turn.bad)
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	rows := [][]string{{"server", "calls/s", "p50, ms", "p99, ms", "bad answers", "kalpa is"}}
+	var notes []string
+	for i, s := range servers {
+		r := results[s]
+		if s.skipped != nil {
+			notes = append(notes, fmt.Sprintf("Not measured: %s: %v.", s.name, s.skipped))
+			continue
+		}
+		times := ""
+		if i > 0 {
+			times = summarize(ratios(results[servers[0]].rate, r.rate)).String() + " times as fast"
+		}
+		if r.first != nil {
+			notes = append(notes, fmt.Sprintf("The first bad answer of %s: %v.", s.name, r.first))
+		}
+		rows = append(rows, []string{
+			s.name, summarize(r.rate).String(), summarize(r.p50).String(), summarize(r.p99).String(), fmt.Sprint(r.bad), times,
+		})
+	}
+	return table(rows) + told(notes), nil
+}
+
+// told is what stands below a table.
+func told(notes []string) string {
+	if len(notes) == 0 {
+		return ""
+	}
+	return "\n" + strings.Join(notes, "\n\n") + "\n"
+}

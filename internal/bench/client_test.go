@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A server that answers as it is told to: %s stands for the id of the request.
+func answering(t *testing.T, status int, kind, body string) *client {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		var m answer
+		if err := json.Unmarshal(b, &m); err != nil {
+			t.Errorf("not a message: %s", b)
+		}
+		if m.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Mcp-Session-Id", "s1")
+		w.WriteHeader(status)
+		fmt.Fprint(w, strings.ReplaceAll(body, "%s", string(m.ID)))
+	}))
+	t.Cleanup(s.Close)
+	c, err := newClient(s.URL + "/mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+const three = `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"3"}]}}`
+
+func TestAGoodAnswerIsTaken(t *testing.T) {
+	for name, c := range map[string]*client{
+		"json":   answering(t, 200, "application/json", three),
+		"events": answering(t, 200, "text/event-stream", "id: a\ndata: \n\n"+`data: {"jsonrpc":"2.0","method":"note"}`+"\n\nevent: message\ndata: "+three+"\n\n"),
+	} {
+		for range 2 {
+			if err := c.call("add", `{"a":1,"b":2}`, "3"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if c.session != "s1" || c.conn == nil {
+			t.Errorf("%s: session %q, connected %v", name, c.session, c.conn != nil)
+		}
+	}
+}
+
+func TestABadAnswerIsSeen(t *testing.T) {
+	for name, c := range map[string]*client{
+		"status":      answering(t, 503, "application/json", three),
+		"value":       answering(t, 200, "application/json", strings.ReplaceAll(three, `"3"`, `"4"`)),
+		"tool error":  answering(t, 200, "application/json", strings.ReplaceAll(three, `"content"`, `"isError":true,"content"`)),
+		"other id":    answering(t, 200, "application/json", strings.ReplaceAll(three, "%s", "7")),
+		"id as text":  answering(t, 200, "application/json", strings.ReplaceAll(three, "%s", `"%s"`)),
+		"error":       answering(t, 200, "application/json", `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"no"}}`),
+		"none":        answering(t, 200, "text/event-stream", ": nothing\n\n"),
+		"two":         answering(t, 200, "text/event-stream", "data: "+three+"\n\ndata: "+three+"\n\n"),
+		"not a reply": answering(t, 200, "text/event-stream", "data: {\n\n"),
+	} {
+		if err := c.call("add", `{"a":1,"b":2}`, "3"); err == nil {
+			t.Errorf("%s: taken for good", name)
+		}
+	}
+}
+
+func TestLoadCountsWhatIsBad(t *testing.T) {
+	c := answering(t, 200, "application/json", three)
+	s, err := drive("http://"+c.host+c.path, job{tool: "add", sessions: 2, d: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.bad == 0 || s.first == nil {
+		t.Errorf("%d answers are bad, the first: %v", s.bad, s.first)
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// server is a row of a table: something that can be started, and what runs of it.
+type server struct {
+	name string
+	// why it can't be measured; nil if it can.
+	skipped error
+	launch  func(folder string) (*process, string, error) // its files go in there
+
+	*process // nil: not running
+	endpoint string
+}
+
+// start runs the server and waits until it has answered an initialize.
+func (s *server) start(ctx context.Context, folder string, limit time.Duration) error {
+	p, endpoint, err := s.launch(folder)
+	if err != nil {
+		return err
+	}
+	if err := answers(ctx, p, endpoint, limit); err != nil {
+		p.stop()
+		return err
+	}
+	s.process, s.endpoint = p, endpoint
+	return nil
+}
+
+func (s *server) end() {
+	if s.process != nil {
+		s.stop()
+		s.process = nil
+	}
+}
+
+// answers waits until a server answers initialize.
+func answers(ctx context.Context, p *process, endpoint string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		c, err := open(endpoint)
+		if err == nil {
+			c.close()
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("it ended: %s", p.lastWords())
+		case <-ctx.Done():
+			return fmt.Errorf("it did not answer within %v (%w); its last line: %s", limit, err, p.lastWords())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// kalpa is the program that is measured.
+type kalpa struct{ program string }
+
+// build compiles it.
+func build(ctx context.Context, folder string) (kalpa, error) {
+	k := kalpa{filepath.Join(folder, "kalpa")}
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", k.program, "./cmd/kalpa").CombinedOutput()
+	if err != nil {
+		return k, fmt.Errorf("building kalpa: %w\n%s", err, out)
+	}
+	return k, nil
+}
+
+func (k kalpa) server(name string, flags ...string) *server {
+	return &server{name: name, launch: func(folder string) (*process, string, error) {
+		p, endpoint, _, err := k.serve(folder, flags...)
+		return p, endpoint, err
+	}}
+}
+
+// listening begins each line that tells an address, as package cmd promises.
+const listening = "kalpa is listening on "
+
+// serve starts a host on a folder, and waits until it says that it listens: after
+// what time it did so is told.
+func (k kalpa) serve(folder string, flags ...string) (p *process, endpoint string, took time.Duration, err error) {
+	cmd := exec.Command(k.program, append([]string{ //nolint:noctx // it is ended by stop
+		"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(folder, "data"), "--log-level", "warn",
+	}, flags...)...)
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, "", 0, err
+	}
+	cmd.Stdout = w
+	begin := time.Now()
+	p, err = launch(cmd, filepath.Join(folder, "log"))
+	_ = w.Close() // the child has its own
+	if err != nil {
+		return nil, "", 0, errors.Join(err, r.Close())
+	}
+	in := bufio.NewReader(r)
+	line, err := in.ReadString('\n')
+	took = time.Since(begin)
+	endpoint, found := strings.CutPrefix(strings.TrimSpace(line), listening)
+	if err != nil || !found {
+		p.stop()
+		return nil, "", 0, errors.Join(fmt.Errorf("kalpa does not start: %s", p.lastWords()), r.Close())
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // the rest is for people
+		_ = r.Close()
+	}()
+	return p, endpoint, took, nil
+}
+
+// peer is something that people would use instead.
+type peer struct {
+	folder, path string
+	name, what   string
+}
+
+var peers = []peer{
+	{"gosdk", "/", "Go SDK, in memory", "the official Go SDK's StreamableHTTPHandler with its event store, all of it in memory: nothing is durable"},
+	{"mcpagent", "/mcp", "McpAgent on workerd", "Cloudflare's McpAgent on its open-source runtime: a Durable Object on disk for each session"},
+}
+
+// peerServers are the peers of a folder.
+func peerServers(folder string) []*server {
+	var servers []*server
+	for _, p := range peers {
+		servers = append(servers, p.server(folder))
+	}
+	return servers
+}
+
+func (p peer) server(folder string) *server {
+	script, err := p.script(folder)
+	s := &server{name: p.name, skipped: err}
+	s.launch = func(own string) (*process, string, error) {
+		port, err := freePort()
+		if err != nil {
+			return nil, "", err
+		}
+		cmd := exec.Command("bash", script) //nolint:noctx // it is ended by stop
+		cmd.Env = append(os.Environ(), fmt.Sprintf("PORT=%d", port), "DATA="+filepath.Join(own, "data"))
+		started, err := launch(cmd, filepath.Join(own, "log"))
+		return started, fmt.Sprintf("http://127.0.0.1:%d%s", port, p.path), err
+	}
+	return s
+}
+
+// script is what starts the peer.
+func (p peer) script(folder string) (string, error) {
+	if folder == "" {
+		return "", errors.New("no folder of peers was named")
+	}
+	script, err := filepath.Abs(filepath.Join(folder, p.folder, "run"))
+	if err == nil {
+		_, err = os.Stat(script)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the folder of peers has no %s/run", p.folder)
+	}
+	return script, nil
+}
+
+// describe is a peer as a reader should know it.
+func (p peer) describe(folder string) string {
+	s := fmt.Sprintf("- **%s**: %s. Started by `%s/run`", p.name, p.what, p.folder)
+	if script, err := p.script(folder); err != nil {
+		s += "; not measured: " + err.Error()
+	} else if text, err := os.ReadFile(script); err == nil {
+		s += ", which installs " + strings.Join(versions(string(text)), ", ")
+	}
+	return s + "."
+}
+
+var pinned = regexp.MustCompile(`[\w./@-]*[\w]@v?\d[\w.-]*`)
+
+// versions are the packages that a script pins, NAME@VERSION.
+func versions(script string) []string {
+	found := pinned.FindAllString(script, -1)
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of this machine
+	if err != nil {
+		return 0, err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}
