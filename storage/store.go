@@ -21,7 +21,7 @@ type Entry struct {
 
 // Alarm is an object's alarm row. The zero At means that there is none.
 type Alarm struct {
-	// At is when it is due; stored in UTC with a resolution of one microsecond.
+	// At is when it is due; stored in UTC and rounded up to a microsecond.
 	At time.Time
 	// Retry counts the failed runs so far.
 	Retry int
@@ -84,17 +84,20 @@ type Cursor struct {
 // goroutine.
 type Store interface {
 	// Claim begins a new incarnation of an object. Everything that was submitted
-	// before is durable or refused by the time done is called.
+	// before is durable or refused by the time done is called. Claim does not
+	// block, and may be called in a callback.
 	Claim(id ID, done func(epoch uint64, err error))
 
 	// Release ends an incarnation: from here on its batches are refused. It is a
-	// no-op when a newer incarnation has been claimed already.
+	// no-op when a newer incarnation has been claimed already. It does not block.
 	Release(id ID, epoch uint64)
 
 	// Submit queues a batch. The batch belongs to the store from here on. done is
-	// called once, with nil when the batch is durable, or with an error that wraps
-	// ErrStaleEpoch, ErrClosed, or a *Error. Submit blocks while the queue is
-	// full.
+	// called once and never within Submit, with nil when the batch is durable, or
+	// with a *Error that wraps ErrStaleEpoch, ErrClosed, ErrInvalid or the failure of
+	// the store. A batch that is refused for what it holds ends its incarnation, so
+	// that none lands behind it. Submit blocks while the queue is full, so it must
+	// not be called in a callback.
 	Submit(b *Batch, done func(error))
 
 	// Get reads one row. A key that is not there gives nil and no error. The value
@@ -111,8 +114,8 @@ type Store interface {
 	// later than until, earliest first.
 	Due(ctx context.Context, after Cursor, until time.Time, max int) ([]Due, error)
 
-	// Objects lists at most max objects of a class that have rows, by name, after
-	// the name given.
+	// Objects lists at most max objects of a class that have rows or an alarm, by
+	// name, after the name given.
 	Objects(ctx context.Context, class, after string, max int) ([]ID, error)
 
 	// OnAlarm registers the one observer of alarm rows: it is called with each
