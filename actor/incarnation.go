@@ -167,7 +167,10 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 		return
 	}
 	if row.At.IsZero() || row.At.After(t.now) || !row.At.Equal(f.due.At) {
-		f.done(nil) // completed or moved since it was read from the index
+		// Completed or moved since it was read from the index; the dispatcher may look
+		// again when that is durable.
+		t.After(func() { f.done(nil) })
+		t.end()
 		return
 	}
 	info := alarm.Info{Scheduled: row.At, Retry: row.Retry}

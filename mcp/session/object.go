@@ -80,7 +80,7 @@ func (obj *object) Alarm(t *actor.Turn, _ alarm.Info, done func(*actor.Turn, err
 
 // Idle: nothing is resident, and nobody listens.
 func (obj *object) Idle() bool {
-	return obj.rt == nil && obj.s.rt.phase == none && len(obj.s.sockets) == 0 && len(obj.links) == 0
+	return obj.rt == nil && obj.s.rt.phase == none && len(obj.s.behind) == 0 && len(obj.s.sockets) == 0 && len(obj.links) == 0
 }
 
 // link makes a reset of the incarnation break the event's socket.
@@ -185,6 +185,9 @@ func (obj *object) trim(t *actor.Turn, tr trim) error {
 	return nil
 }
 
+// tidyAfter is how long a confirmed flush may be known in memory only.
+const tidyAfter = time.Second
+
 // queue puts an effect behind the output gate.
 func (obj *object) queue(t *actor.Turn, e effect) {
 	switch e := e.(type) {
@@ -203,6 +206,8 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		if rt := obj.rt; rt != nil && rt.gen == e.gen {
 			t.After(func() { rt.deliver(e.msg) })
 		}
+	case tidyLater:
+		t.After(func() { obj.svc.host.Clock().AfterFunc(tidyAfter, func() { _ = obj.post(tidy{}) }) })
 	case closeRuntime:
 		if rt := obj.rt; rt != nil && rt.gen == e.gen {
 			t.After(rt.close)

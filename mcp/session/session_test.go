@@ -794,3 +794,18 @@ func TestNotificationsFillOnlyAPartOfTheLogI12(t *testing.T) {
 		t.Fatalf("%d of 300 notifications were kept", n)
 	}
 }
+
+func TestConfirmedFlushIsDurableSoonWithoutAnotherBatch(t *testing.T) {
+	w := newWorld(t, nil)
+	w.version = "2025-06-18" // its clients may open a fresh GET after a crash, which carries what was not delivered
+	c := w.open1()
+	c.post(call(`"a"`, "echo")).wait()
+	time.Sleep(1300 * time.Millisecond)
+	w.host.Reset(storage.ID{Class: session.Class, Name: c.id}, actor.Aborted, nil)
+	g := c.get("")
+	g.until("opening", func() bool { return g.opening != nil })
+	time.Sleep(50 * time.Millisecond)
+	if got := g.until("", func() bool { return true }).text(); strings.Contains(got, `"id":"a"`) {
+		t.Errorf("answered twice: %s", got)
+	}
+}

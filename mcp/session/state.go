@@ -28,6 +28,7 @@ type state struct {
 	streams map[string]*stream
 	sockets map[*Socket]*stream
 	behind  []*stream // whose row is behind
+	tidying bool      // a tidy is on its way
 	get     *stream   // the GET stream that unrelated messages go to
 	live    []*owed   // requests that wait for an answer, in the order of admission
 	marks   []mark    // what has been flushed and waits for the retention to pass
@@ -183,6 +184,8 @@ type (
 		gen uint64
 		msg wire.Message
 	}
+	// tidyLater asks for a tidy in tidyAfter.
+	tidyLater struct{}
 	// closeRuntime asks for the runtime of a generation to be closed; closed comes back.
 	closeRuntime struct{ gen uint64 }
 )
@@ -193,6 +196,7 @@ func (endSocket) isEffect()    {}
 func (build) isEffect()        {}
 func (deliver) isEffect()      {}
 func (closeRuntime) isEffect() {}
+func (tidyLater) isEffect()    {}
 
 // Events that the driver and runtimes post.
 type (
@@ -231,6 +235,8 @@ type (
 	}
 	// ring is the alarm.
 	ring struct{}
+	// tidy asks for the rows that are behind to be written.
+	tidy struct{}
 	// drain asks the session to come to rest; hasten, not to wait any longer.
 	drain  struct{}
 	hasten struct{}

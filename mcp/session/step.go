@@ -37,6 +37,9 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.onPage(e, o)
 	case ring:
 		s.onRing(now, o)
+	case tidy:
+		s.tidying = false
+		s.tidy(o)
 	case drain:
 		s.draining = true
 		s.rest(now, o)
@@ -50,14 +53,16 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.rest(now, o)
 	}
 	s.saveStreams(o)
+	if len(s.behind) > 0 && !s.tidying {
+		s.tidying = true
+		o.do(tidyLater{})
+	}
 }
 
-// saveStreams writes the stream rows that are behind, if there is a batch that
-// can carry them; by themselves they are not worth a commit.
-func (s *state) saveStreams(o *out) {
-	if len(o.puts)+len(o.deletes) == 0 || o.clear {
-		return
-	}
+// tidy writes the stream rows that are behind in a batch of their own: no other
+// came along to carry them, and what has reached the client must not reach it
+// again after a crash.
+func (s *state) tidy(o *out) {
 	for _, st := range s.behind {
 		if st.dirty && s.streams[st.id] == st {
 			st.dirty = false
@@ -65,6 +70,15 @@ func (s *state) saveStreams(o *out) {
 		}
 	}
 	s.behind = s.behind[:0]
+}
+
+// saveStreams writes the stream rows that are behind if there is a batch that can
+// carry them; by themselves they are not worth a commit at once.
+func (s *state) saveStreams(o *out) {
+	if len(o.puts)+len(o.deletes) == 0 || o.clear {
+		return
+	}
+	s.tidy(o)
 }
 
 // touch marks a stream's row as behind.
