@@ -32,6 +32,7 @@
 //
 // Nothing pending, nothing armed. While an alarm is pending its row is looked for
 // once a second, at the cost of one read; when there is none, no timer is armed.
+// (An object that backs off keeps a timer armed until it is over, row or no row.)
 //
 // # A row's life
 //
