@@ -53,6 +53,9 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.rest(now, o)
 	}
 	s.saveStreams(o)
+	if s.draining {
+		s.tidy(o)
+	}
 	if len(s.behind) > 0 && !s.tidying {
 		s.tidying = true
 		o.do(tidyLater{})
