@@ -140,10 +140,7 @@ func (x *exchange) lastResort(why session.Loss) {
 	x.f.count.lastResorts.Add(int64(len(answers)))
 	x.f.o.Logger.Warn("exchange ended without its session", "server", x.f.o.Server, "session", x.id,
 		"answered", len(answers), "reason", why.Reason, "cause", x.link.cause)
-	status := http.StatusServiceUnavailable
-	if why.Reason == session.ReasonDeadline {
-		status = http.StatusGatewayTimeout
-	}
+	const status = http.StatusServiceUnavailable
 	switch {
 	case x.out != nil && len(answers) == 0:
 		x.park(why, x.retry())
@@ -162,8 +159,7 @@ func (x *exchange) lastResort(why session.Loss) {
 		x.no = refuse(status, x.about, wire.InternalError, "%s Send the request again in a moment.", why.Sentence)
 		x.no.with("Retry-After", "1")
 	default:
-		x.w.Header().Set("Retry-After", "1")
-		writeJSON(x.w, status, x.document(answers))
+		writeJSON(x.w, status, x.document(answers)) // no Retry-After: what has started is not repeated blindly
 	}
 }
 

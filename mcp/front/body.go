@@ -24,17 +24,12 @@ type body struct {
 func (b *body) release() { b.f.bodies.Add(-int64(cap(b.bytes))) }
 
 // bodyBy gives the body of a request its time. It holds for a body that nobody
-// wants as well: the server reads what is left of it before it answers.
+// wants as well: the server reads what is left of it before it answers. When all
+// is read, the server takes the time away again, so that a stream has its own.
 func (f *Front) bodyBy(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(f.o.BodyLimit)) // recorders have none
 	}
-}
-
-// bodyRead takes that time away again: from here on the connection is only read to
-// see the client leave.
-func (f *Front) bodyRead(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 }
 
 // readBody reads a body within MaxBody, MaxBodies and BodyLimit. The caller
@@ -57,7 +52,6 @@ func (f *Front) readBody(w http.ResponseWriter, r *http.Request) (*body, *Refusa
 			n, err := in.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 			b.bytes = b.bytes[:len(b.bytes)+n]
 			if err == io.EOF {
-				f.bodyRead(w)
 				return b, nil
 			}
 			if err != nil {
@@ -100,7 +94,7 @@ func (f *Front) tooLarge() *Refusal {
 
 // noBody refuses a body where there should be none, but for a few bytes that say
 // nothing: a stream must not begin while there is more to read.
-func (f *Front) noBody(w http.ResponseWriter, r *http.Request) *Refusal {
+func (f *Front) noBody(r *http.Request) *Refusal {
 	if r.ContentLength == 0 {
 		return nil
 	}
@@ -111,6 +105,5 @@ func (f *Front) noBody(w http.ResponseWriter, r *http.Request) *Refusal {
 	if n == 1<<10 {
 		return refuse(http.StatusRequestEntityTooLarge, "", wire.InvalidRequest, "A %s has no body. Send messages with POST.", r.Method)
 	}
-	f.bodyRead(w)
 	return nil
 }

@@ -200,7 +200,6 @@ func (x *exchange) write(frames []session.Frame) (wrote bool, err error) {
 // flush sends what is written. From here on the next keep-alive is counted.
 func (x *exchange) flush() error {
 	x.quietTill = x.now().Add(x.f.o.KeepAlive)
-	x.arm()
 	return x.out.flush()
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +67,33 @@ func (s *fakeSessions) Send(_ context.Context, id string, e session.Event) error
 		s.script = s.script[1:]
 	}
 	return err
+}
+
+// countedClock counts the timers that are armed.
+type countedClock struct {
+	clock.Clock
+	armed atomic.Int64
+}
+
+type countedTimer struct {
+	clock.Timer
+	c *countedClock
+}
+
+func (c *countedClock) AfterFunc(d time.Duration, f func()) clock.Timer {
+	c.armed.Add(1)
+	return countedTimer{c.Clock.AfterFunc(d, func() {
+		c.armed.Add(-1)
+		f()
+	}), c}
+}
+
+func (t countedTimer) Stop() bool {
+	if !t.Timer.Stop() {
+		return false
+	}
+	t.c.armed.Add(-1)
+	return true
 }
 
 // stopTicking ends what tick began.

@@ -14,7 +14,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, caller session.Calle
 	if no := checkAccept(r, typeStream); no != nil {
 		return no
 	}
-	id, no := f.existing(w, r, caller)
+	id, no := f.existing(r, caller)
 	if no != nil {
 		return no
 	}
@@ -46,7 +46,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, caller session.Calle
 
 // delete ends the session.
 func (f *Front) delete(w http.ResponseWriter, r *http.Request, caller session.Caller) *Refusal {
-	id, no := f.existing(w, r, caller)
+	id, no := f.existing(r, caller)
 	if no != nil {
 		return no
 	}
@@ -57,8 +57,8 @@ func (f *Front) delete(w http.ResponseWriter, r *http.Request, caller session.Ca
 }
 
 // existing is the session that a request without a body is addressed to.
-func (f *Front) existing(w http.ResponseWriter, r *http.Request, caller session.Caller) (string, *Refusal) {
-	if no := f.noBody(w, r); no != nil {
+func (f *Front) existing(r *http.Request, caller session.Caller) (string, *Refusal) {
+	if no := f.noBody(r); no != nil {
 		return "", no
 	}
 	if no := checkVersion(caller.Version, ""); no != nil {

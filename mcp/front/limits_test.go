@@ -33,8 +33,11 @@ func accepting(_ string, e session.Event) error {
 func TestMaxStreams(t *testing.T) {
 	s := serve(t, Options{MaxStreams: 2}, accepting)
 	ctx, cancel := context.WithCancel(t.Context())
-	s.call(ctx, http.MethodGet, "")
-	s.post(ping)
+	for i, w := range []*http.Response{s.call(ctx, http.MethodGet, ""), s.post(ping)} {
+		if w.StatusCode != http.StatusOK {
+			t.Errorf("stream %d of 2: %d", i+1, w.StatusCode)
+		}
+	}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		body := ""
 		if method == http.MethodPost {

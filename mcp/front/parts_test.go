@@ -144,9 +144,9 @@ func TestLostNamesTheTool(t *testing.T) {
 	})
 	var got []string
 	for _, m := range o.lost(session.Loss{Reason: "r", Sentence: "Because."}) {
-		got = append(got, string(m.ID())+" "+m.String()[strings.Index(m.String(), `"tool":`)+1:])
+		got = append(got, m.String())
 	}
-	if !strings.Contains(got[0], `"add"`) || strings.Contains(got[1], `"tool"`) || !strings.Contains(got[2], `"sub"`) {
+	if !strings.Contains(got[0], `"tool":"add"`) || strings.Contains(got[1], `"tool"`) || !strings.Contains(got[2], `"tool":"sub"`) {
 		t.Errorf("got %q", got)
 	}
 }

@@ -339,8 +339,36 @@ func TestNeverReaderIsCut(t *testing.T) {
 	within(t, 5*time.Second, "the end of the handler", func() { _ = s.Shutdown(context.Background()) })
 }
 
-// TestLargeFrame: frames of any size pass unchanged, also one that takes longer
-// than WriteLimit as a whole.
+// TestSteadyReaderIsNotCut: WriteLimit is for each piece, not for a frame: a client
+// that reads slowly but steadily gets all of it.
+func TestSteadyReaderIsNotCut(t *testing.T) {
+	data := strings.Repeat("x", 16<<20)
+	s := serve(t, Options{WriteLimit: 300 * time.Millisecond, Pending: 32 << 20}, func(_ string, e session.Event) error {
+		if sock := socketOf(e); sock != nil {
+			opened(sock)
+			pushed(sock, "s.1.1", "1", data)
+			final(sock)
+		}
+		return nil
+	})
+	w := s.post(ping)
+	total, piece := 0, make([]byte, 256<<10)
+	for start := time.Now(); ; {
+		n, err := io.ReadFull(w.Body, piece)
+		total += n
+		if err != nil {
+			break
+		}
+		if time.Since(start) < time.Second {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	if total < len(data) {
+		t.Errorf("cut after %d bytes", total)
+	}
+}
+
+// TestLargeFrame: frames of any size pass unchanged.
 func TestLargeFrame(t *testing.T) {
 	for _, size := range []int{0, 1, gatherUpTo - 1, gatherUpTo, gatherUpTo + 1, writeAtOnce + 1, 10 << 20} {
 		data := strings.Repeat("x", size)
@@ -491,6 +519,61 @@ func TestAttachTakesTurns(t *testing.T) {
 	}
 	if n := len(attached); n != 0 {
 		t.Errorf("%d more attached", n)
+	}
+}
+
+// TestAttachPauses: an incarnation that breaks at once is not followed by the next
+// attempt at once; a frame that came through starts the count anew.
+func TestAttachPauses(t *testing.T) {
+	attaches := make(chan *session.Attach, 100)
+	s := serve(t, Options{AttachLimit: time.Minute}, func(_ string, e session.Event) error {
+		switch e := e.(type) {
+		case *session.Post:
+			opened(e.Socket)
+			e.Socket.End(session.End{Kind: session.Broken})
+		case *session.Attach:
+			attaches <- e
+		}
+		return nil
+	})
+	w := s.post(ping)
+	next := func(pause time.Duration) *session.Socket {
+		t.Helper()
+		if pause > 0 {
+			time.Sleep(20 * time.Millisecond) // the front sees the break
+			s.clock.Advance(pause - 1)
+			select {
+			case <-attaches:
+				t.Fatalf("attached before %v", pause)
+			case <-time.After(20 * time.Millisecond):
+			}
+			s.clock.Advance(1)
+		}
+		select {
+		case a := <-attaches:
+			return a.Socket
+		case <-time.After(5 * time.Second):
+			t.Fatalf("not attached after %v", pause)
+			return nil
+		}
+	}
+	sock := next(0)
+	for _, pause := range []time.Duration{25, 50, 100, 200, 200} {
+		sock.End(session.End{Kind: session.Broken})
+		sock = next(pause * time.Millisecond)
+	}
+	opened(sock) // taken over, and broken again
+	sock.End(session.End{Kind: session.Broken})
+	sock = next(200 * time.Millisecond)
+	opened(sock)
+	pushed(sock, "s.7.1", "", note)
+	sock.End(session.End{Kind: session.Broken})
+	sock = next(0)
+	opened(sock)
+	pushed(sock, "s.8.1", "1", pong)
+	final(sock)
+	if got := read(t, w); !strings.Contains(got, pong) {
+		t.Errorf("got %q", got)
 	}
 }
 

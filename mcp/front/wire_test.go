@@ -54,7 +54,8 @@ func playWire(t *testing.T, file string) {
 	}
 	clk := clock.NewFake(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	sessions := &fakeSessions{t: t, clock: clk, script: lines(section(a, "session"))}
-	o := Options{Sessions: sessions, Server: "demo", Clock: clk, Logger: slog.New(slog.DiscardHandler)}
+	counted := &countedClock{Clock: clk}
+	o := Options{Sessions: sessions, Server: "demo", Clock: counted, Logger: slog.New(slog.DiscardHandler)}
 	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}
 	for _, line := range lines(section(a, "options")) {
 		name, value, _ := strings.Cut(line, " ")
@@ -88,6 +89,9 @@ func playWire(t *testing.T, file string) {
 	}
 	if s := f.Stats(); s.Streams != 0 || s.Bodies != 0 {
 		t.Errorf("held after the response: %+v", s)
+	}
+	if n := counted.armed.Load(); n != 0 {
+		t.Errorf("%d timers are still armed", n)
 	}
 	if len(f.turns) != 0 {
 		t.Error("a turn to attach is still held")
