@@ -13,6 +13,7 @@ import (
 
 	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/internal/clock"
+	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -39,6 +40,8 @@ type Options struct {
 	// each mailbox that has work.
 	Dispatcher pa.Dispatcher
 	Mailbox    pa.MailboxProducer
+	// Seams take parts out, for the tests of this module.
+	Seams seams.Alarm
 }
 
 func (o *Options) defaults() error {

@@ -38,6 +38,10 @@ type incarnation struct {
 	// alarm is the row as this incarnation knows it, once alarmKnown.
 	alarm      storage.Alarm
 	alarmKnown bool
+	// keeper derives the alarm, once the object has used its schedule.
+	keeper *alarm.Keeper
+	// running is the turn that is running, nil between turns.
+	running *Turn
 
 	mu      sync.Mutex
 	onBreak map[uint64]func(error)
@@ -128,8 +132,12 @@ func (inc *incarnation) handle(e envelope) {
 	}
 	inc.touched.Store(inc.h.o.Clock.Now().UnixNano())
 	t := inc.turn()
-	if f, ok := e.event.(*fired); ok {
-		inc.runAlarm(t, f)
+	switch e := e.event.(type) {
+	case *fired:
+		inc.runAlarm(t, e)
+		return
+	case derive:
+		t.end()
 		return
 	}
 	if err := inc.guard("run", func() error { inc.machine.Handle(t, e.event); return nil }); err != nil {
@@ -174,6 +182,13 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 		return
 	}
 	info := alarm.Info{Scheduled: row.At, Retry: row.Retry}
+	if scheduled, err := inc.scheduled(t); err != nil {
+		f.done(err)
+		return
+	} else if scheduled {
+		inc.wake(t, f, info)
+		return
+	}
 	inc.alarm = storage.Alarm{} // none while it runs, until set anew
 	forget := t.OnBreak(f.done)
 	err = inc.guard("alarm", func() error {
@@ -235,7 +250,7 @@ func (inc *incarnation) passivate() {
 	if inc.err() != nil {
 		return
 	}
-	if !inc.machine.Idle() || !inc.gate.idle() {
+	if !inc.machine.Idle() || !inc.gate.idle() || inc.keeper != nil && inc.keeper.KeptAlive() {
 		en.state = active
 		for range en.queue {
 			inc.poke()

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -20,6 +21,8 @@ type State struct {
 	charge func(int64) (func(), error)
 	abort  func(error)
 	err    func() error
+	// schedule is that of the incarnation.
+	schedule func() *alarm.Schedule
 
 	turn    *Turn // of the holder of the baton
 	task    *task // the holder; nil in the constructor
@@ -51,6 +54,9 @@ func (s *State) Get(key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if reserved(key) {
+		return nil, nil
+	}
 	return t.Get(key)
 }
 
@@ -69,6 +75,9 @@ func (s *State) Put(key string, value []byte) error {
 	if err != nil {
 		return err
 	}
+	if reserved(key) {
+		return &Error{Op: "put", ID: s.id, Epoch: s.epoch, Err: errReserved, Hint: "let the key begin with another byte"}
+	}
 	t.Put(key, append([]byte{}, value...))
 	return nil
 }
@@ -79,11 +88,14 @@ func (s *State) Delete(key string) error {
 	if err != nil {
 		return err
 	}
+	if reserved(key) {
+		return &Error{Op: "delete", ID: s.id, Epoch: s.epoch, Err: errReserved, Hint: "let the key begin with another byte"}
+	}
 	t.Delete(key)
 	return nil
 }
 
-// DeleteAll deletes every value and the alarm.
+// DeleteAll deletes every value, every schedule and the alarm.
 func (s *State) DeleteAll() error {
 	t, err := s.holder()
 	if err != nil {
@@ -94,7 +106,7 @@ func (s *State) DeleteAll() error {
 }
 
 // SetAlarm sets the object's one alarm. A time in the past means now; the zero
-// time is an error.
+// time is an error. It fails with ErrScheduled once Schedule is used.
 func (s *State) SetAlarm(at time.Time) error {
 	t, err := s.holder()
 	switch {
@@ -123,6 +135,10 @@ func (s *State) Alarm() (time.Time, error) {
 	}
 	return t.Alarm()
 }
+
+// Schedule is the object's schedule. From its first use on the alarm is derived:
+// see [alarm.Schedule].
+func (s *State) Schedule() *alarm.Schedule { return s.schedule() }
 
 // Charge accounts for memory that the object keeps, in bytes. What does not fit
 // on the isolate's heap resets the isolate.

@@ -30,7 +30,7 @@ type object[T any] struct {
 func (o *object[T]) Start(t *Turn) error {
 	o.state = &State{
 		id: t.ID(), epoch: t.Epoch(), life: t.Context(), post: t.Poster(), charge: t.Charger(), abort: t.Abort,
-		err: t.inc.err, turn: t,
+		err: t.inc.err, schedule: t.inc.schedule, turn: t,
 	}
 	var err error
 	o.obj, err = o.class.create(t.Context(), o.state)

@@ -20,7 +20,11 @@ type Turn struct {
 	after []func()
 }
 
-func (inc *incarnation) turn() *Turn { return &Turn{inc: inc, now: inc.h.o.Clock.Now()} }
+func (inc *incarnation) turn() *Turn {
+	t := &Turn{inc: inc, now: inc.h.o.Clock.Now()}
+	inc.running = t
+	return t
+}
 
 // Now is the time at which the turn began.
 func (t *Turn) Now() time.Time { return t.now }
@@ -51,8 +55,11 @@ func (t *Turn) Get(key string) ([]byte, error) {
 	return t.overlay().get(t.inc.ctx, t.inc.h.o.Store, t.inc.id, key)
 }
 
-// List reads rows.
-func (t *Turn) List(r storage.Range) iter.Seq2[storage.Entry, error] {
+// List reads rows: those of the object's own, whose keys don't begin with a zero
+// byte. See [alarm.Prefix].
+func (t *Turn) List(r storage.Range) iter.Seq2[storage.Entry, error] { return t.list(own(r)) }
+
+func (t *Turn) list(r storage.Range) iter.Seq2[storage.Entry, error] {
 	return t.overlay().list(t.inc.ctx, t.inc.h.o.Store, t.inc.id, r)
 }
 
@@ -87,7 +94,7 @@ func (t *Turn) Delete(key string) {
 	b.Deletes = append(b.Deletes, key)
 }
 
-// Clear deletes all rows of the object and its alarm.
+// Clear deletes all rows of the object, its schedules among them, and its alarm.
 func (t *Turn) Clear() {
 	b := t.write()
 	b.Clear, b.Puts, b.Deletes = true, nil, nil
@@ -95,8 +102,11 @@ func (t *Turn) Clear() {
 }
 
 // SetAlarm sets the object's alarm; the zero time deletes it. Setting what is set
-// already writes nothing.
+// already writes nothing. It fails with ErrScheduled once Schedule is used.
 func (t *Turn) SetAlarm(at time.Time) error {
+	if t.inc.keeper != nil {
+		return &Error{Op: "set alarm", ID: t.inc.id, Epoch: t.inc.epoch, Err: ErrScheduled, Hint: "register a deadline with Schedule().AddSource"}
+	}
 	row, err := t.inc.alarmRow()
 	if err != nil {
 		return err
@@ -211,6 +221,11 @@ func (t *Turn) end() {
 	if inc.err() != nil {
 		return // an abandoned task may still be using the turn
 	}
+	if err := t.derive(); err != nil {
+		inc.breakWith(&Error{Op: "derive alarm", ID: inc.id, Epoch: inc.epoch, Cause: CommitFailed, Err: err})
+		return
+	}
+	inc.running = nil
 	if b := t.batch; b != nil {
 		t.batch = nil
 		inc.gate.seal(b)

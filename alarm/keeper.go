@@ -1,0 +1,93 @@
+package alarm
+
+import (
+	"log/slog"
+
+	"github.com/kalpahost/kalpa/internal/seams"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// KeeperOptions say whose schedule it is. All but Seams is required.
+type KeeperOptions struct {
+	ID    storage.ID
+	Epoch uint64
+	// Turn is the turn that is running, or an error when none is.
+	Turn func() (Rows, error)
+	// Known reports whether the object has a callback of that name.
+	Known func(callback string) bool
+	// Released is told that the last keep-alive was released, from any goroutine:
+	// the host makes a turn. It must not block.
+	Released func()
+	Logger   *slog.Logger
+	Seams    seams.Alarm
+}
+
+// Keeper is the host's side of a [Schedule]: it derives the alarm, and says what
+// an alarm has to run. It is used in turns of the object only.
+type Keeper struct{ s Schedule }
+
+// NewKeeper makes an incarnation's schedule. It reads nothing.
+func NewKeeper(o KeeperOptions) *Keeper {
+	if o.Seams.NoRelease {
+		o.Released = func() {}
+	}
+	return &Keeper{Schedule{o: o, sources: sources{id: o.ID, log: o.Logger}}}
+}
+
+// Schedule is the object's side.
+func (k *Keeper) Schedule() *Schedule { return &k.s }
+
+// Derive is what the object's alarm row has to be at the end of a turn.
+func (k *Keeper) Derive() (storage.Alarm, error) {
+	s := &k.s
+	rows, err := s.rows()
+	if err != nil {
+		return storage.Alarm{}, err
+	}
+	now := rows.Now().Round(0)
+	answer := Recompute(s.table, s.alive.at(now), now)
+	framework := answer
+	if !s.o.Seams.NoReassert {
+		answer = Reassert(answer, s.sources.list(), now) // the whole cure
+	}
+	if s.o.Seams.DeleteLast && framework.Delete() {
+		answer = framework
+	}
+	if answer.Delete() {
+		return storage.Alarm{}, nil
+	}
+	return storage.Alarm{At: wall(answer.At), Retry: s.sources.failures}, nil
+}
+
+// KeptAlive reports that the incarnation must not be evicted.
+func (k *Keeper) KeptAlive() bool { return k.s.alive.held() }
+
+// Work is what an alarm has to run.
+type Work struct {
+	// Alarm: a source is due; the owner's handler runs, and then AlarmRan is called.
+	Alarm bool
+}
+
+// Wake says what there is to do at an alarm, and takes it as begun. retry is that
+// of the alarm's row.
+func (k *Keeper) Wake(retry int) (Work, error) {
+	s := &k.s
+	rows, err := s.rows()
+	if err != nil {
+		return Work{}, err
+	}
+	now := rows.Now().Round(0)
+	s.alive.woken(now)
+	return Work{Alarm: s.sources.due(now, retry)}, nil
+}
+
+// AlarmRan is told what the owner's handler came to. A failure is retried with
+// the back-off of alarms, for as long as the source wants it.
+func (k *Keeper) AlarmRan(err error) error {
+	rows, turnErr := k.s.rows()
+	if turnErr != nil {
+		return turnErr
+	}
+	k.s.sources.ran(rows.Now().Round(0), err)
+	return nil
+}

@@ -1,0 +1,98 @@
+package alarm
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// sources are the owner's deadlines. They are code, not rows: each incarnation
+// registers its own.
+type sources struct {
+	id    storage.ID
+	log   *slog.Logger
+	named []named
+
+	// hold lifts what wants to be earlier, for a while: the owner's handler is
+	// running, has failed, or has left its deadline where it was.
+	hold     time.Time
+	running  bool
+	failures int // of the owner's handler, in a row
+}
+
+type named struct {
+	name   string
+	source Source
+}
+
+// spin is how far a source is pushed that still wants a time in the past after
+// its alarm has run: an alarm must not spin.
+const spin = time.Second
+
+func (s *sources) add(name string, source Source) {
+	for i := range s.named {
+		if s.named[i].name == name {
+			s.named[i].source = source
+			return
+		}
+	}
+	s.named = append(s.named, named{name, source})
+}
+
+// list is what Reassert consults.
+func (s *sources) list() []Source {
+	all := make([]Source, len(s.named))
+	for i, n := range s.named {
+		all[i] = func(now time.Time) time.Time {
+			at := wall(n.source(now))
+			if !at.IsZero() && at.Before(s.hold) {
+				return s.hold
+			}
+			return at
+		}
+	}
+	return all
+}
+
+// due reports whether a source is due and the owner's handler must run. From
+// then on it is taken as running, and if the object crashes it runs again within
+// a heartbeat.
+func (s *sources) due(now time.Time, retry int) bool {
+	if s.running {
+		s.hold = now.Add(Heartbeat)
+		return false
+	}
+	for _, source := range s.list() {
+		if at := source(now); !at.IsZero() && !at.After(now) {
+			s.running, s.hold = true, now.Add(Heartbeat)
+			s.failures = max(s.failures, retry)
+			return true
+		}
+	}
+	return false
+}
+
+// ran is told what the owner's handler came to.
+func (s *sources) ran(now time.Time, err error) {
+	s.running, s.hold = false, time.Time{}
+	if err != nil {
+		s.failures++
+		wait, _ := Backoff(min(s.failures, MaxRetries)-1, Jitter(s.id, s.failures))
+		s.hold = now.Add(wait)
+		s.log.Warn("alarm failed", "object", s.id.String(), "failures", s.failures, "again", wait, "error", err)
+		return
+	}
+	s.failures = 0
+	for _, n := range s.named {
+		if at := n.source(now); !at.IsZero() && !at.After(now) {
+			s.hold = now.Add(spin)
+			s.log.Error("an alarm has run and its source still wants a time in the past", "object", s.id.String(),
+				"source", n.name, "wants", at, "now", now)
+		}
+	}
+}
+
+// wall is a time as storage keeps it: no monotonic reading, and rounded up to
+// the resolution of an alarm row, so that none fires early.
+func wall(t time.Time) time.Time { return storage.Alarm{At: t}.Normal().At }
