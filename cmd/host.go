@@ -15,6 +15,7 @@ import (
 
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/internal/telemetry"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/front"
 	"github.com/kalpahost/kalpa/mcp/session"
@@ -35,7 +36,9 @@ const (
 type host struct {
 	c      *config.Config
 	log    *slog.Logger
-	store  *pebble.Store
+	// telemetry is where spans and metrics go.
+	telemetry *telemetry.Telemetry
+	store     *pebble.Store
 	actors *actor.Host
 	fronts []*front.Front
 	// children are the plugins that run commands.
@@ -72,6 +75,9 @@ func (h *host) start() (err error) {
 		if h.admin, err = listen(c.Admin, "--admin"); err != nil {
 			return err
 		}
+	}
+	if err = h.observe(); err != nil {
+		return err
 	}
 	durability, err := storage.ParseDurability(c.Durability)
 	if err != nil {
@@ -111,6 +117,7 @@ func (h *host) start() (err error) {
 	if h.admin != nil {
 		admin := http.NewServeMux()
 		admin.HandleFunc("GET /healthz", h.healthz)
+		admin.Handle("GET /metrics", h.telemetry.Handler())
 		h.health = h.serve(h.admin, admin)
 	}
 	return nil
@@ -244,7 +251,10 @@ func (h *host) drain(limit time.Duration) error {
 	if h.health != nil {
 		_ = h.health.Close()
 	}
-	return h.store.Close()
+	closed := make(chan error, 1)
+	go func() { closed <- h.store.Close() }()
+	h.telemetry.Shutdown(ctx)
+	return <-closed
 }
 
 func (h *host) late(what string, err error) {
@@ -267,5 +277,8 @@ func (h *host) abandon() {
 	}
 	if h.store != nil {
 		_ = h.store.Close()
+	}
+	if h.telemetry != nil {
+		h.telemetry.Shutdown(context.Background())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/internal/telemetry"
 )
 
 // newLogger makes the logger that the settings ask for, which config has checked.
@@ -15,7 +16,7 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, o)))
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(telemetry.LogHandler(slog.NewTextHandler(w, o)))
 }

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 //
 //	start ARG...          starts kalpa ARG... and waits until it has told all; $URL is
 //	                      its first address, $BASE that without a path, $ADDRESS without
-//	                      a scheme too, $ADMIN what it says behind admin
+//	                      a scheme too, $ADMIN what it says behind admin, and
+//	                      $METRICS where Prometheus would look
 //	signal NAME...        sends signals to it: TERM, INT, KILL
 //	ended CODE DURATION   waits for its end and checks its exit code; its output is in
 //	                      the files host.stdout and host.stderr
@@ -76,7 +77,8 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir = ts.MkAbs(".")
-	p.cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("WORK"), "GREETING="+ts.Getenv("GREETING"))
+	p.cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("WORK"), "GREETING="+ts.Getenv("GREETING"),
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+ts.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	p.cmd.Stderr = &p.stderr
 	out, err := p.cmd.StdoutPipe()
 	ts.Check(err)
@@ -100,6 +102,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 				env["URL"] = word[len(word)-1]
 			case word[0] == "admin":
 				env["ADMIN"] = word[1]
+				env["METRICS"] = strings.TrimSuffix(word[1], "healthz") + "metrics"
 			case word[0] == "client":
 				told <- env
 			}

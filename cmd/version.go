@@ -23,7 +23,16 @@ func newVersion() *cobra.Command {
 // version says which build this is: the module's version, the revision that it was
 // built from where the build recorded it, the toolchain and the platform.
 func version() string {
-	v, revision := "(devel)", ""
+	v, revision := built()
+	if revision != "" {
+		v += " " + revision
+	}
+	return fmt.Sprintf("%s %s %s/%s", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// built is the module's version, and the revision where it is known.
+func built() (v, revision string) {
+	v = "(devel)"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if info.Main.Path == modulePath && info.Main.Version != "" {
 			v = info.Main.Version
@@ -35,11 +44,11 @@ func version() string {
 		}
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" && info.Main.Path == modulePath {
-				revision = " " + s.Value
+				revision = s.Value
 			}
 		}
 	}
-	return fmt.Sprintf("%s%s %s %s/%s", v, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return v, revision
 }
 
 const modulePath = "github.com/kalpahost/kalpa"

@@ -82,6 +82,13 @@ var rules = []rule{
 		of: "internal/config", only: []string{}, why: "configuration is pure: bytes in, values out",
 	},
 	{
+		of: "internal/telemetry", only: []string{}, why: "it turns on what others measure, and need not know what that is",
+	},
+	{
+		of: "", except: []string{"internal/telemetry"}, never: []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters"},
+		why: "what measures uses the API alone, so that it costs nothing until somebody listens",
+	},
+	{
 		of: "", except: []string{"sim", "cmd"}, never: within("sim"),
 		why: "the simulator is a tool on top; only the command line and tests use it",
 	},

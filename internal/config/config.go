@@ -22,6 +22,7 @@ type Config struct {
 	AllowHosts   []string      `koanf:"allow_hosts"`
 	Insecure     bool          `koanf:"insecure"`
 	Admin        string        `koanf:"admin"`
+	TraceFile    string        `koanf:"trace_file"`
 	Log          Log           `koanf:"log"`
 
 	// Servers are sorted by name. One that has no time-out of its own has the host's.

@@ -60,7 +60,8 @@ var Settings = []Setting{
 	{"allow_origins", "allow-origin", List, []string(nil), "ORIGIN", "a web origin whose pages may connect, such as https://app.example (repeatable)", filled},
 	{"allow_hosts", "allow-host", List, []string(nil), "HOST", "a Host header that is served besides the address itself (repeatable)", filled},
 	{"insecure", "insecure", Bool, false, "", "listen on an address that other machines reach, although this host asks for no credentials", nil},
-	{"admin", "admin", Text, "", "HOST:PORT", "loopback address that answers GET /healthz and nothing else so far; off when empty", address},
+	{"admin", "admin", Text, "", "HOST:PORT", "loopback address that answers GET /healthz and /metrics; off when empty", address},
+	{"trace_file", "trace-file", Text, "", "FILE", "a file that spans are appended to, a line of JSON each; off when empty", nil},
 	{"log.level", "log-level", Text, "info", "LEVEL", "debug, info, warn or error", oneOf("debug", "info", "warn", "error")},
 	{"log.format", "log-format", Text, "text", "text|json", "how log lines on stderr look", oneOf("text", "json")},
 }
