@@ -34,6 +34,12 @@ type Server struct {
 	// BuildTimeout bounds Plugin.Build, and again the answer to initialize.
 	// Default: 60 s.
 	BuildTimeout time.Duration
+	// ApprovalWait is how long a question waits for its person; then the runtime is
+	// told that the person declined. Default: 4 min.
+	ApprovalWait time.Duration
+	// PausedCeiling bounds how long one request may wait for persons in all.
+	// Default: 9 min.
+	PausedCeiling time.Duration
 	// RunningCeiling bounds one request. Default: 35 min.
 	RunningCeiling time.Duration
 	// Retention is how long delivered events stay for a client that comes back with
@@ -64,6 +70,8 @@ func (s *Server) defaults() {
 	}
 	def(&s.IdleTimeout, 5*time.Minute)
 	def(&s.BuildTimeout, time.Minute)
+	def(&s.ApprovalWait, 4*time.Minute)
+	def(&s.PausedCeiling, 9*time.Minute)
 	def(&s.RunningCeiling, 35*time.Minute)
 	def(&s.Retention, time.Minute)
 	def(&s.Lifetime, 30*24*time.Hour)
@@ -89,7 +97,7 @@ func (s *Server) validate() error {
 	if s.Plugin == nil {
 		errs = append(errs, fmt.Errorf("server %q has no plugin", s.Name))
 	}
-	for name, d := range map[string]time.Duration{"BuildTimeout": s.BuildTimeout, "RunningCeiling": s.RunningCeiling, "Retention": s.Retention, "Lifetime": s.Lifetime} {
+	for name, d := range map[string]time.Duration{"BuildTimeout": s.BuildTimeout, "ApprovalWait": s.ApprovalWait, "PausedCeiling": s.PausedCeiling, "RunningCeiling": s.RunningCeiling, "Retention": s.Retention, "Lifetime": s.Lifetime} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("server %q: %s is negative: %v", s.Name, name, d))
 		}

@@ -20,6 +20,7 @@ type source interface {
 // load rebuilds the state from storage. What the ledger holds was left by
 // incarnations that are gone, and is answered as lost to l.
 func (s *state) load(src source, l Loss, now time.Time, o *out) error {
+	s.now = now
 	var rows []*owed
 	// Everything but the events and the runtime's own state.
 	for _, r := range []storage.Range{{End: prefixEvent}, {Start: prefixEvent + "\xff", End: prefixState}} {
@@ -53,6 +54,13 @@ func (s *state) load(src source, l Loss, now time.Time, o *out) error {
 	for _, id := range sortedKeys(s.streams) {
 		if err := s.loadLog(src, s.streams[id], now); err != nil {
 			return err
+		}
+	}
+	slices.SortStableFunc(s.approvals, func(a, b *approval) int { return a.At.Compare(b.At) })
+	for _, a := range s.approvals {
+		if a.Outcome == "" {
+			a.Outcome, a.Done = OutcomeGone, now.UTC().Round(0)
+			o.put(a.key(), encode(a))
 		}
 	}
 	slices.SortStableFunc(s.marks, func(a, b mark) int { return a.at.Compare(b.at) })
@@ -89,6 +97,8 @@ func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
 		s.initialized = e.Value
 	case key == keyLevel:
 		s.level = e.Value
+	case strings.HasPrefix(key, prefixApproval):
+		return s.loadApproval(e.Value)
 	case strings.HasPrefix(key, prefixSub):
 		s.subs[key[len(prefixSub):]] = e.Value
 	case strings.HasPrefix(key, prefixHeld):

@@ -130,7 +130,7 @@ func (obj *object) apply(t *actor.Turn, o *out) error {
 			obj.s.step(p, t.Now(), o)
 		}
 	}
-	if err := t.SetAlarm(obj.s.deadline()); err != nil {
+	if err := t.SetAlarm(earliest(obj.s.idleDeadline(t.Now()), obj.s.keepDeadline())); err != nil {
 		return err
 	}
 	for _, e := range o.effects {

@@ -1,41 +1,143 @@
 package session
 
-import "time"
+import (
+	"time"
 
-// deadline is when the session next wants its alarm, zero for never: the
-// earliest of what its runtime, its requests, its log and its own life wait for.
-func (s *state) deadline() time.Time {
-	var at time.Time
-	earlier := func(t time.Time) {
-		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
-			at = t
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// What the policy can want.
+type action uint8
+
+const (
+	wait      action = iota
+	dispose          // reclaim the idle runtime
+	expire           // a request has run into its ceiling
+	decline          // a question has waited for its person too long
+	failBuild        // the runtime is not ready in time
+)
+
+// verdict is what the policy wants now, and when it wants to be asked again: a
+// time after now unless there is something to do now; zero for never.
+type verdict struct {
+	do  action
+	row *owed   // to expire
+	ask wire.ID // to decline
+	at  time.Time
+}
+
+// view is what the policy sees of a session.
+type view struct {
+	phase  phase
+	since  time.Time // when the phase began
+	active time.Time // the last request, reply or answer
+	leases []lease
+	cfg    *Server
+}
+
+// lease is a reason for which a runtime stays: a request that runs or waits for a
+// person, or the question itself.
+type lease struct {
+	until time.Time
+	row   *owed
+	ask   wire.ID
+}
+
+// decide is the idle policy. Within the time-out it waits. While something is
+// leased it waits, and what has outlived its lease is ended. Else the runtime is
+// disposed of. Answers that were not delivered, and rows of dead incarnations,
+// are no leases: they keep their rows and not the runtime.
+func decide(v view, now time.Time) verdict {
+	var next lease
+	for _, l := range v.leases {
+		if next.until.IsZero() || l.until.Before(next.until) {
+			next = l
 		}
 	}
 	switch {
-	case s.meta == nil:
-		return at
-	case s.meta.Ended:
-		if s.rt.phase == none {
-			earlier(s.active.Add(teardown))
+	case len(v.leases) > 0 && !next.until.After(now) && next.ask != "":
+		return verdict{do: decline, ask: next.ask}
+	case len(v.leases) > 0 && !next.until.After(now):
+		return verdict{do: expire, row: next.row}
+	case v.phase == building:
+		ready := v.since.Add(v.cfg.BuildTimeout)
+		if !ready.After(now) {
+			return verdict{do: failBuild}
 		}
-		return at
+		return verdict{at: earliest(ready, next.until)}
+	case len(v.leases) > 0:
+		return verdict{at: next.until}
+	case v.phase != ready || v.cfg.IdleTimeout < 0:
+		return verdict{}
+	}
+	idle := v.active.Add(v.cfg.IdleTimeout)
+	if !idle.After(now) {
+		return verdict{do: dispose}
+	}
+	return verdict{at: idle}
+}
+
+// earliest is the earlier of two times, of which zero is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// look is the policy's view of the session.
+func (s *state) look() view {
+	v := view{phase: s.rt.phase, since: s.rt.since, active: s.active, cfg: s.cfg}
+	for _, r := range s.live {
+		until := r.At.Add(s.cfg.RunningCeiling)
+		if !r.paused.IsZero() {
+			until = earliest(until, r.paused.Add(s.cfg.PausedCeiling))
+		}
+		v.leases = append(v.leases, lease{until: until, row: r})
+	}
+	for _, id := range sortedKeys(s.asks) {
+		if a := s.asks[id]; a.approval != nil {
+			v.leases = append(v.leases, lease{until: a.approval.Until, ask: id})
+		}
+	}
+	return v
+}
+
+// idleDeadline is when the policy wants to be asked: the deadline that belongs to
+// the session and that nobody else may erase (I7).
+func (s *state) idleDeadline(now time.Time) time.Time {
+	if !s.alive() || s.cfg == nil {
+		return time.Time{}
+	}
+	v := decide(s.look(), now)
+	if v.do != wait {
+		return now
+	}
+	return v.at
+}
+
+// keepDeadline is when something stored has been kept long enough: delivered
+// events, records of approvals, the session itself.
+func (s *state) keepDeadline() time.Time {
+	switch {
+	case s.meta == nil:
+		return time.Time{}
+	case s.meta.Ended:
+		if s.rt.phase != none {
+			return time.Time{} // not before the runtime is reaped
+		}
+		return s.active.Add(teardown)
 	case s.cfg == nil:
-		return at
+		return time.Time{}
 	}
-	if s.rt.phase == building {
-		earlier(s.rt.since.Add(s.cfg.BuildTimeout))
-	}
-	if s.rt.phase == ready && len(s.live) == 0 && s.cfg.IdleTimeout > 0 {
-		earlier(s.active.Add(s.cfg.IdleTimeout))
-	}
-	if len(s.live) > 0 {
-		earlier(s.live[0].At.Add(s.cfg.RunningCeiling))
-	}
+	at := s.active.Add(s.cfg.Lifetime)
 	if len(s.marks) > 0 {
 		// A little later than the first is due, so that one wake serves many.
-		earlier(s.marks[0].at.Add(s.cfg.Retention + s.cfg.Retention/4))
+		at = earliest(at, s.marks[0].at.Add(s.cfg.Retention+s.cfg.Retention/4))
 	}
-	earlier(s.active.Add(s.cfg.Lifetime))
+	if len(s.approvals) > 0 {
+		at = earliest(at, s.approvals[0].keptUntil(s.cfg))
+	}
 	return at
 }
 
@@ -58,18 +160,8 @@ func (s *state) onRing(now time.Time, o *out) {
 	case s.cfg == nil:
 		return
 	}
-	for len(s.live) > 0 && due(s.live[0].At.Add(s.cfg.RunningCeiling)) {
-		r := s.live[0]
-		if out := r.out; out != 0 && s.rt.phase == ready {
-			o.do(deliver{s.rt.gen, cancelled(out)})
-		}
-		s.lose(r, Lost(ReasonDeadline), o)
-	}
-	switch {
-	case s.rt.phase == building && due(s.rt.since.Add(s.cfg.BuildTimeout)):
-		s.buildFailed(errBuildTimeout, now, o)
-	case s.rt.phase == ready && len(s.live) == 0 && s.cfg.IdleTimeout > 0 && due(s.active.Add(s.cfg.IdleTimeout)):
-		s.dispose(now, o)
+	for more := true; more && s.alive(); {
+		more = s.enforce(decide(s.look(), now), now, o)
 	}
 	for len(s.marks) > 0 && due(s.marks[0].at.Add(s.cfg.Retention)) {
 		m := s.marks[0]
@@ -81,10 +173,36 @@ func (s *state) onRing(now time.Time, o *out) {
 	if len(s.marks) == 0 {
 		s.marks = nil
 	}
+	s.forgetApprovals(now, o)
 	if due(s.active.Add(s.cfg.Lifetime)) {
 		s.end(o)
 		s.endGeneration(Lost(ReasonEnded), now, o)
 	}
+}
+
+// enforce does what the policy wants, and tells whether it must be asked again.
+func (s *state) enforce(v verdict, now time.Time, o *out) bool {
+	switch v.do {
+	case expire:
+		for _, id := range sortedKeys(s.asks) {
+			if s.asks[id].row == v.row && s.asks[id].approval != nil {
+				s.expireAsk(id, now, o)
+			}
+		}
+		if v.row.out != 0 && s.rt.phase == ready {
+			o.do(deliver{s.rt.gen, cancelled(v.row.out)})
+		}
+		s.lose(v.row, Lost(ReasonDeadline), o)
+	case decline:
+		s.expireAsk(v.ask, now, o)
+	case failBuild:
+		s.buildFailed(errBuildTimeout, now, o)
+	case dispose:
+		s.dispose(now, o)
+	case wait:
+		return false
+	}
+	return true
 }
 
 // dispose reclaims an idle runtime. The client's stream ends; it comes back and

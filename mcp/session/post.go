@@ -33,10 +33,13 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 		return
 	}
 	if first == "" {
+		var opening Opening
 		for _, m := range p.Messages {
-			s.onNote(m, now, o)
+			if outcome := s.onNote(m, now, o); outcome != "" {
+				opening.Outcome = outcome
+			}
 		}
-		o.do(openSocket{p.Socket, Opening{}})
+		o.do(openSocket{p.Socket, opening})
 		o.do(endSocket{p.Socket, End{Kind: Final}})
 		return
 	}
@@ -153,33 +156,25 @@ func (s *state) admit(r *owed, creating bool, now time.Time, o *out) {
 	o.put(r.key(), encode(r))
 }
 
-// onNote handles what needs no answer: a notification or a response.
-func (s *state) onNote(m wire.Message, now time.Time, o *out) {
+// onNote handles what needs no answer: a notification or a response. It returns
+// the outcome of the question that a response answers.
+func (s *state) onNote(m wire.Message, now time.Time, o *out) (outcome string) {
 	if m.Kind() == wire.Response {
-		a, ok := s.asks[m.ID()]
-		if !ok {
-			s.log.Info("answer to a request that nobody waits for", "id", string(m.ID()))
-			return
-		}
-		delete(s.asks, m.ID())
-		s.activity(now, o)
-		if a.gen == s.rt.gen {
-			s.tell(m.WithID(a.id), o)
-		}
-		return
+		return s.onReply(m, now, o)
 	}
 	switch m.Method() {
 	case "notifications/initialized":
 		s.initialized = m.Bytes()
 		o.put(keyInitialized, s.initialized)
 		if s.rt.phase != ready {
-			return // the handshake will tell it
+			return "" // the handshake will tell it
 		}
 	case "notifications/cancelled":
 		s.cancel(m, o)
-		return
+		return ""
 	}
 	s.tell(m, o)
+	return ""
 }
 
 // tell passes a note on to the runtime; without a runtime nobody needs it.
@@ -249,6 +244,11 @@ func (s *state) settleRow(r *owed, o *out) bool {
 		s.rt.queue = append(s.rt.queue[:i], s.rt.queue[i+1:]...)
 	}
 	delete(s.rt.rows, r.out)
+	for _, id := range sortedKeys(s.asks) {
+		if s.asks[id].row == r { // what it asked for does not matter any more
+			s.settleAsk(id, s.asks[id], OutcomeGone, s.now, o)
+		}
+	}
 	o.delete(r.key())
 	s.touch(r.stream)
 	return true

@@ -53,7 +53,8 @@ type owed struct {
 	out    int64        // its id toward the runtime; 0: answered by the session itself
 	msg    wire.Message // until it is sent
 	size   int64
-	told   []byte // its params, where a rebuilt runtime must be told them
+	paused time.Time // since when it waits for a person; zero when it does not
+	told   []byte    // its params, where a rebuilt runtime must be told them
 }
 
 func (r *owed) key() string { return fmt.Sprintf("%s%s/%03d", prefixOwed, r.stream.id, r.ord) }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -109,16 +110,13 @@ func (s *state) onMessage(e fromRuntime, now time.Time, o *out) {
 			o.do(deliver{s.rt.gen, wire.NewResult(m.ID(), []byte("{}"))})
 			return
 		}
-		s.askNext++
-		id := wire.StringID(fmt.Sprintf("kalpa-%d-%d", s.epoch, s.askNext))
-		s.asks[id] = ask{m.ID(), e.gen}
-		s.route(m.WithID(id), e.about, o)
+		s.onAsk(m, e.about, now, o)
 	case wire.Notification:
-		s.onNotification(m, e.about, o)
+		s.onNotification(m, e.about, now, o)
 	}
 }
 
-func (s *state) onNotification(m wire.Message, about wire.ID, o *out) {
+func (s *state) onNotification(m wire.Message, about wire.ID, now time.Time, o *out) {
 	switch m.Method() {
 	case "notifications/progress":
 		r := s.rt.rows[outID(wire.ID(m.Param(wire.TokenOfProgress)))]
@@ -132,7 +130,7 @@ func (s *state) onNotification(m wire.Message, about wire.ID, o *out) {
 		theirs := wire.ID(m.Param("requestId"))
 		for id, a := range s.asks {
 			if a.id == theirs && a.gen == s.rt.gen {
-				delete(s.asks, id)
+				s.settleAsk(id, a, "cancelled", now, o)
 				s.route(m.WithParam("requestId", []byte(id)), about, o)
 				return
 			}
@@ -213,6 +211,7 @@ func (s *state) onAnswer(m wire.Message, now time.Time, o *out) {
 		s.onInitialized(r, m, now, o)
 		return
 	}
+	s.activity(now, o) // the idle time begins when nothing is at work any more
 	if !m.IsError() {
 		s.record(r, o)
 	}
@@ -347,7 +346,7 @@ func (s *state) closeRuntime(now time.Time, o *out) {
 	}
 	s.rt.phase, s.rt.since = closing, now
 	s.rt.rows, s.rt.own, s.rt.waiting = nil, nil, nil
-	clear(s.asks)
+	s.dropAsks(now, o)
 	o.do(closeRuntime{s.rt.gen})
 }
 
@@ -379,7 +378,7 @@ func cancelled(out int64) wire.Message {
 
 var errBuildTimeout = fmt.Errorf("it was not ready within the build time-out")
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func mustParse(b []byte) wire.Message {
 	m, err := wire.Parse(b)

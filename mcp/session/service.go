@@ -144,7 +144,7 @@ func creates(e Event) bool {
 func newState(id string, epoch uint64, svc *Service) *state {
 	return &state{
 		id: id, epoch: epoch, log: svc.log.With("session", id, "epoch", epoch), servers: svc.servers,
-		subs: map[string][]byte{}, streams: map[string]*stream{}, sockets: map[*Socket]*stream{}, asks: map[wire.ID]ask{},
+		subs: map[string][]byte{}, streams: map[string]*stream{}, sockets: map[*Socket]*stream{}, asks: map[wire.ID]*ask{},
 	}
 }
 

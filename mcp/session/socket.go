@@ -37,6 +37,9 @@ type Opening struct {
 	Refusal *Refusal
 	// Streaming: frames will follow. False for what is answered by a status alone.
 	Streaming bool
+	// Outcome is what became of the question that the event has answered: the action
+	// of the first answer, or that it came too late. Empty for everything else.
+	Outcome string
 }
 
 // Refusal is an HTTP status and the JSON-RPC error that explains it.

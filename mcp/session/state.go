@@ -23,7 +23,8 @@ type state struct {
 	initialized []byte
 	level       []byte
 	subs        map[string][]byte
-	active      time.Time // the last request or reply
+	active      time.Time // the last request, reply or answer
+	now         time.Time // of the step
 
 	streams map[string]*stream
 	sockets map[*Socket]*stream
@@ -39,21 +40,17 @@ type state struct {
 	heldNext uint64
 	logBytes int64
 
-	rt       runtime
-	asks     map[wire.ID]ask // requests of the runtime's to the client, by our id
-	askNext  uint64
-	draining bool
+	rt      runtime
+	asks    map[wire.ID]*ask // requests of the runtime's to the client, by our id
+	askNext uint64
+	// approvals are the questions to a person, open or settled, oldest first.
+	approvals []*approval
+	draining  bool
 }
 
 type heldRow struct {
 	n   uint64
 	msg wire.Message
-}
-
-// ask is a request of the runtime's that the client has not answered.
-type ask struct {
-	id  wire.ID // as the runtime wrote it
-	gen uint64
 }
 
 // phase is where a runtime is in its life.

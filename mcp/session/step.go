@@ -10,6 +10,7 @@ import (
 // state, and what must be written, read and done about it goes into o. It is
 // pure: time comes in, nothing is started or waited for.
 func (s *state) step(event any, now time.Time, o *out) {
+	s.now = now
 	switch e := event.(type) {
 	case *Post:
 		s.onPost(e, now, o)

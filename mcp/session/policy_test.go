@@ -1,0 +1,66 @@
+package session
+
+import (
+	"testing"
+	"time"
+)
+
+func TestPolicyDecides(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) time.Time { return t0.Add(d) }
+	cfg := &Server{}
+	cfg.defaults()
+	never := &Server{IdleTimeout: -1}
+	never.defaults()
+	row := &owed{}
+	for _, tc := range []struct {
+		name string
+		v    view
+		now  time.Duration
+		want verdict
+	}{
+		{"nothing is resident", view{phase: none, active: t0, cfg: cfg}, time.Hour, verdict{}},
+		{"closing", view{phase: closing, active: t0, cfg: cfg}, time.Hour, verdict{}},
+		{"within the time-out", view{phase: ready, active: t0, cfg: cfg}, time.Minute, verdict{at: at(5 * time.Minute)}},
+		{"at the time-out", view{phase: ready, active: t0, cfg: cfg}, 5 * time.Minute, verdict{do: dispose}},
+		{"long after it", view{phase: ready, active: t0, cfg: cfg}, 24 * time.Hour, verdict{do: dispose}},
+		{"no time-out", view{phase: ready, active: t0, cfg: never}, time.Hour, verdict{}},
+		{"building", view{phase: building, since: t0, active: t0, cfg: cfg}, time.Second, verdict{at: at(time.Minute)}},
+		{"building for too long", view{phase: building, since: t0, active: t0, cfg: cfg}, time.Minute, verdict{do: failBuild}},
+		{"a call that outlasts the time-out", view{phase: ready, active: t0, cfg: cfg, leases: []lease{{until: at(35 * time.Minute), row: row}}},
+			20 * time.Minute, verdict{at: at(35 * time.Minute)}},
+		{"a call at its ceiling", view{phase: ready, active: t0, cfg: cfg, leases: []lease{{until: at(35 * time.Minute), row: row}}},
+			35 * time.Minute, verdict{do: expire, row: row}},
+		{"a question within its wait", view{phase: ready, active: t0, cfg: cfg, leases: []lease{{until: at(9 * time.Minute), row: row}, {until: at(4 * time.Minute), ask: "1"}}},
+			time.Minute, verdict{at: at(4 * time.Minute)}},
+		{"a question after its wait", view{phase: ready, active: t0, cfg: cfg, leases: []lease{{until: at(9 * time.Minute), row: row}, {until: at(4 * time.Minute), ask: "1"}}},
+			4 * time.Minute, verdict{do: decline, ask: "1"}},
+		{"a paused call at its ceiling", view{phase: ready, active: t0, cfg: cfg, leases: []lease{{until: at(9 * time.Minute), row: row}}},
+			9 * time.Minute, verdict{do: expire, row: row}},
+	} {
+		if got := decide(tc.v, at(tc.now)); got != tc.want {
+			t.Errorf("%s: got %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// Anything but something to do now must want a time after now, or the alarm spins (I8).
+func TestPolicyNeverSpins(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	cfg := &Server{}
+	cfg.defaults()
+	for _, p := range []phase{none, building, ready, closing} {
+		for _, leased := range []time.Duration{0, time.Minute, time.Hour} {
+			for _, now := range []time.Duration{0, time.Second, time.Minute, 5 * time.Minute, time.Hour, 1000 * time.Hour} {
+				v := view{phase: p, since: t0, active: t0, cfg: cfg}
+				if leased > 0 {
+					v.leases = []lease{{until: t0.Add(leased), row: &owed{}}}
+				}
+				got := decide(v, t0.Add(now))
+				if got.do == wait && !got.at.IsZero() && !got.at.After(t0.Add(now)) {
+					t.Errorf("phase %d, leased %v, now %v: wants %v", p, leased, now, got.at.Sub(t0))
+				}
+			}
+		}
+	}
+}
