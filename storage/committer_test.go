@@ -266,18 +266,20 @@ func TestSubmitBlocksWhenTheQueueIsFull(t *testing.T) {
 		check("c is handed over; the claim and the release fill its room", "abcdef", "a")
 		b.disk <- nil
 		check("d, e, f are handed over; g fits; h waits for an empty queue", "abcdefg", "ab")
+		submit("j", 0) // would fit, and must not overtake h and i
+		check("j is behind i", "abcdefg", "ab")
 		b.disk <- nil
 		check("g is handed over; h fits alone", "abcdefgh", "abc")
 		if claimed {
 			t.Error("the claim was answered before what was submitted before it")
 		}
 		b.disk <- nil
-		check("h is handed over; i fits", "abcdefghi", "abcdef")
+		check("h is handed over; i and j fit", "abcdefghij", "abcdef")
 		if !claimed {
 			t.Error("the claim was not answered")
 		}
 		close(b.disk)
-		check("all", "abcdefghi", "abcdefghi")
+		check("all", "abcdefghij", "abcdefghij")
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
@@ -369,6 +371,7 @@ func TestAFailureIsFinal(t *testing.T) {
 					synctest.Wait()
 				}
 				c.Claim(id, func(_ uint64, err error) { note(err) })
+				c.Fail(errors.New("a second failure"))
 				if err := c.Close(); !errors.Is(err, broken) {
 					t.Errorf("close: %v", err)
 				}

@@ -116,6 +116,30 @@ func TestAFailedLogIsFatalAndAcknowledgesNothing(t *testing.T) {
 	}
 }
 
+// A relaxed store does not sync its log while it writes to it, and does before it
+// is closed.
+func TestARelaxedLogIsSyncedOnlyWhenItIsClosed(t *testing.T) {
+	f := &faults{kinds: syncs, suffix: ".log"}
+	s := mustOpen(t, pebble.Options{FS: errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(f.inject)), Durability: storage.Relaxed})
+	id := storage.ID{Class: "c", Name: "n"}
+	epoch, err := storage.Claim(context.Background(), s, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.on.Store(true)
+	for range 10 {
+		if err := storage.Commit(context.Background(), s, &storage.Batch{ID: id, Epoch: epoch, Puts: []storage.Entry{{Key: "k"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := f.hits.Load(); n != 0 {
+		t.Errorf("the log was synced %d times", n)
+	}
+	if err := s.Close(); !errors.Is(err, errInjected) || f.hits.Load() == 0 {
+		t.Errorf("close: %v", err)
+	}
+}
+
 // failForEver is the child of TestAFailedDiskEndsTheProcess.
 func failForEver(dir string) error {
 	f := &faults{kinds: syncs, suffix: ".log"}
