@@ -127,6 +127,9 @@ func (x *exchange) take() (over bool) {
 			return x.refused(no)
 		}
 		x.opened = true
+		if d.Opening.Outcome != "" {
+			x.w.Header().Set(headerOutcome, d.Opening.Outcome)
+		}
 		x.link.whole()
 		if d.Opening.Streaming {
 			x.openBy = time.Time{}

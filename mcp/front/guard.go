@@ -15,6 +15,8 @@ const (
 	headerSession = "Mcp-Session-Id"
 	headerVersion = "Mcp-Protocol-Version"
 	headerResume  = "Last-Event-ID"
+	// headerOutcome says, with the 202 to an answer, what became of its question.
+	headerOutcome = "Kalpa-Outcome"
 )
 
 // guard refuses requests that a web page has sent by way of a browser which was
@@ -37,7 +39,7 @@ func (f *Front) guard(h http.Header, r *http.Request) *Refusal {
 			"The origin %.100q may not use this server. Add it to the allowed origins.", origin)
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, Kalpa-Outcome")
 	return nil
 }
 

@@ -14,6 +14,10 @@ import (
 	"github.com/kalpahost/kalpa/mcp/session"
 )
 
+// DeadlineMargin is how much longer than the session itself a front waits for an
+// answer, before it answers in the session's place.
+const DeadlineMargin = time.Minute
+
 // Options says what a [Front] serves and within which bounds. The zero value of
 // every field but Sessions and Server stands for the default that its comment
 // names.
@@ -105,7 +109,7 @@ func (o Options) withDefaults() Options {
 	set(&o.AttachLimit, 750*time.Millisecond)
 	set(&o.MaxAttaching, 256)
 	set(&o.AttachWait, 15*time.Second)
-	set(&o.ResponseDeadline, 36*time.Minute)
+	set(&o.ResponseDeadline, session.DefaultRunningCeiling+DeadlineMargin)
 	set(&o.BodyLimit, 30*time.Second)
 	set(&o.WriteLimit, 30*time.Second)
 	if o.Clock == nil {

@@ -22,6 +22,9 @@ const (
 // Known reports whether a revision is one of Versions.
 func Known(version string) bool { return slices.Contains(Versions, version) }
 
+// DefaultRunningCeiling bounds one request where the server does not say else.
+const DefaultRunningCeiling = 35 * time.Minute
+
 // Server is one hosted MCP server. The zero value of a duration or a bound means
 // its default.
 type Server struct {
@@ -40,7 +43,7 @@ type Server struct {
 	// PausedCeiling bounds how long one request may wait for persons in all.
 	// Default: 9 min.
 	PausedCeiling time.Duration
-	// RunningCeiling bounds one request. Default: 35 min.
+	// RunningCeiling bounds one request. Default: DefaultRunningCeiling.
 	RunningCeiling time.Duration
 	// Retention is how long delivered events stay for a client that comes back with
 	// an older event id. Default: 60 s.
@@ -72,7 +75,7 @@ func (s *Server) defaults() {
 	def(&s.BuildTimeout, time.Minute)
 	def(&s.ApprovalWait, 4*time.Minute)
 	def(&s.PausedCeiling, 9*time.Minute)
-	def(&s.RunningCeiling, 35*time.Minute)
+	def(&s.RunningCeiling, DefaultRunningCeiling)
 	def(&s.Retention, time.Minute)
 	def(&s.Lifetime, 30*24*time.Hour)
 	if s.MaxOwed == 0 {

@@ -24,6 +24,10 @@ func (obj *object) Start(t *actor.Turn) error {
 	obj.post = t.Poster()
 	obj.links = map[*Socket]func(){}
 	obj.s = newState(t.ID().Name, t.Epoch(), obj.svc)
+	// The deadlines are the session's own: the schedule layer knows nothing of them,
+	// and whatever it makes of the alarm, they are asserted again after it.
+	t.Schedule().AddSource("idle", obj.s.idleDeadline)
+	t.Schedule().AddSource("keep", obj.s.keepDeadline)
 	l := Lost(ReasonRestart)
 	if last := t.Last(); last != nil && last.Cause != actor.NoCause {
 		l = LostTo(last.Cause)
@@ -129,9 +133,6 @@ func (obj *object) apply(t *actor.Turn, o *out) error {
 			}
 			obj.s.step(p, t.Now(), o)
 		}
-	}
-	if err := t.SetAlarm(earliest(obj.s.idleDeadline(t.Now()), obj.s.keepDeadline())); err != nil {
-		return err
 	}
 	for _, e := range o.effects {
 		obj.queue(t, e)

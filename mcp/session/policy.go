@@ -118,7 +118,7 @@ func (s *state) idleDeadline(now time.Time) time.Time {
 
 // keepDeadline is when something stored has been kept long enough: delivered
 // events, records of approvals, the session itself.
-func (s *state) keepDeadline() time.Time {
+func (s *state) keepDeadline(time.Time) time.Time {
 	switch {
 	case s.meta == nil:
 		return time.Time{}
