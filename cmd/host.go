@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -34,13 +36,13 @@ const (
 
 // host is everything that serve runs, from the listener to the store.
 type host struct {
-	c      *config.Config
-	log    *slog.Logger
+	c   *config.Config
+	log *slog.Logger
 	// telemetry is where spans and metrics go.
 	telemetry *telemetry.Telemetry
 	store     *pebble.Store
-	actors *actor.Host
-	fronts []*front.Front
+	actors    *actor.Host
+	fronts    []*front.Front
 	// children are the plugins that run commands.
 	children []*stdio.Plugin
 
@@ -146,7 +148,16 @@ func (h *host) servers(run string) ([]session.Server, error) {
 			// Not the end of the host: the others may be fine, sessions can be reached
 			// without a runtime, and what is missing may be installed while we run.
 			if err := child.Check(); err != nil {
-				h.log.Error("a server can't be started as things are", "server", s.Name, "error", err)
+				attrs := []any{"server", s.Name, "error", err}
+				if strings.ContainsAny(s.Command, " \t") {
+					attrs = append(attrs, "hint", "the command is one word and no shell splits it: its arguments are words of their own after --, and args in a file")
+				}
+				h.log.Error("a server can't be started as things are", attrs...)
+			}
+			for _, name := range s.Inherit {
+				if _, set := os.LookupEnv(name); !set && !strings.HasSuffix(name, "*") {
+					h.log.Warn("a variable that is passed on to a server is not set here", "server", s.Name, "variable", name)
+				}
 			}
 			h.children = append(h.children, child)
 			plugin = child

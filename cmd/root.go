@@ -51,6 +51,8 @@ func newRoot() *cobra.Command {
 		Short: "Host MCP servers with durable sessions",
 		Long: `kalpa hosts MCP servers with durable sessions: a client goes on with its session
 after a restart, a crash or a deployment, and every request it sent is answered.`,
+		Example: `  kalpa serve
+  kalpa serve -- npx -y @modelcontextprotocol/server-everything`,
 		SilenceErrors: true, // report prints them
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -92,15 +94,36 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return e
 }
 
-// flagError adds the nearest flag to what the flag parser says.
+// elsewhere are flags that other programs have, and what to write here.
+var elsewhere = map[string]string{
+	"port": "--listen HOST:PORT", "p": "--listen HOST:PORT", "host": "--listen HOST:PORT",
+	"addr": "--listen HOST:PORT", "address": "--listen HOST:PORT", "bind": "--listen HOST:PORT",
+	"c": "--config FILE", "e": "--env NAME", "verbose": "--log-level debug", "debug": "--log-level debug",
+	"version": "kalpa version", "v": "kalpa version", "V": "kalpa version",
+}
+
+// flagError adds to what the flag parser says which flag was meant.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &usageError{err: err, hint: cmd.CommandPath() + " --help lists the flags"}
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		var known []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if near, ok := config.Nearest(unknown.GetSpecifiedName(), known); ok {
-			e.hint = "did you mean --" + near + "?"
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return e
+	}
+	name := unknown.GetSpecifiedName()
+	for _, sub := range cmd.Commands() {
+		if sub.Flags().Lookup(name) != nil {
+			e.hint = "it is a flag of a command, and comes after it: " + sub.CommandPath() + " --" + name
+			return e
 		}
+	}
+	if here, ok := elsewhere[name]; ok {
+		e.hint = "did you mean " + here + "?"
+		return e
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	if near, ok := config.Nearest(name, known); ok {
+		e.hint = "did you mean --" + near + "?"
 	}
 	return e
 }

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,8 +30,9 @@ func newServe() *cobra.Command {
 		settings           settingFlags
 	)
 	serve := &cobra.Command{
-		Use:   "serve [flags] [-- COMMAND [ARG...]]",
-		Short: "Host MCP servers until SIGTERM",
+		Use:        "serve [flags] [-- COMMAND [ARG...]]",
+		Short:      "Host MCP servers until SIGTERM",
+		SuggestFor: []string{"run", "start", "host", "up"},
 		Long: `serve hosts MCP servers over Streamable HTTP.
 
 Without arguments: the built-in demo server, at http://` + config.DefaultListen + `/mcp.
@@ -52,7 +55,12 @@ file is wrong.`,
 			case dash == 0 && len(args) == 0:
 				return &usageError{err: errors.New("nothing follows --"), hint: "a server's command does, as in kalpa serve -- npx -y @modelcontextprotocol/server-everything"}
 			case dash != 0 && len(args) > 0:
-				return &usageError{err: fmt.Errorf("unexpected argument %q", args[0]), hint: "a server's command comes after --, as in kalpa serve -- " + args[0]}
+				hint := "a server's command comes after --, as in kalpa serve -- " + strings.Join(args, " ")
+				switch filepath.Ext(args[0]) {
+				case ".yaml", ".yml", ".json":
+					hint = "a configuration file comes after --config, as in kalpa serve --config " + args[0]
+				}
+				return &usageError{err: fmt.Errorf("unexpected argument %q", args[0]), hint: hint}
 			}
 			return nil
 		},
@@ -80,9 +88,9 @@ file is wrong.`,
 	flags.SortFlags = false
 	flags.SetInterspersed(false) // serve npx -y x: a forgotten -- is not about the flag -y
 	settings = newSettingFlags(flags)
-	flags.StringVar(&configFile, "config", "", "a file that names servers and sets what the flags do not")
-	flags.StringVar(&plugin, "plugin", "", "host this plugin of the program at /mcp")
-	flags.StringArrayVar(&env, "env", nil, "a variable for the command: NAME passes the host's on, NAME=VALUE sets it (repeatable)")
+	flags.StringVar(&configFile, "config", "", "a `FILE` that names servers and sets what the flags do not")
+	flags.StringVar(&plugin, "plugin", "", "host the plugin `NAME` of the program at /mcp")
+	flags.StringArrayVar(&env, "env", nil, "a `VARIABLE` for the command: NAME passes the host's on, NAME=VALUE sets it (repeatable)")
 	return serve
 }
 
