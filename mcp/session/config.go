@@ -48,7 +48,8 @@ type Server struct {
 	// Retention is how long delivered events stay for a client that comes back with
 	// an older event id. Default: 60 s.
 	Retention time.Duration
-	// Lifetime is how long a session lasts without use. Default: 30 days.
+	// Lifetime is how long a session lasts without use. Default: 30 days. Negative:
+	// until its client ends it.
 	Lifetime time.Duration
 	// MaxOwed bounds the requests of one session that wait for an answer.
 	// Default: 1,000.
@@ -100,7 +101,7 @@ func (s *Server) validate() error {
 	if s.Plugin == nil {
 		errs = append(errs, fmt.Errorf("server %q has no plugin", s.Name))
 	}
-	for name, d := range map[string]time.Duration{"BuildTimeout": s.BuildTimeout, "ApprovalWait": s.ApprovalWait, "PausedCeiling": s.PausedCeiling, "RunningCeiling": s.RunningCeiling, "Retention": s.Retention, "Lifetime": s.Lifetime} {
+	for name, d := range map[string]time.Duration{"BuildTimeout": s.BuildTimeout, "ApprovalWait": s.ApprovalWait, "PausedCeiling": s.PausedCeiling, "RunningCeiling": s.RunningCeiling, "Retention": s.Retention} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("server %q: %s is negative: %v", s.Name, name, d))
 		}

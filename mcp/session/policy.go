@@ -17,13 +17,14 @@ const (
 	failBuild        // the runtime is not ready in time
 )
 
-// verdict is what the policy wants now, and when it wants to be asked again: a
-// time after now unless there is something to do now; zero for never.
+// verdict is what the policy wants.
 type verdict struct {
 	do  action
 	row *owed   // to expire
 	ask wire.ID // to decline
-	at  time.Time
+	// at is the deadline: passed when there is something to do, else when the policy
+	// wants to be asked again, which is after now; zero for never.
+	at time.Time
 }
 
 // view is what the policy sees of a session.
@@ -56,13 +57,13 @@ func decide(v view, now time.Time) verdict {
 	}
 	switch {
 	case len(v.leases) > 0 && !next.until.After(now) && next.ask != "":
-		return verdict{do: decline, ask: next.ask}
+		return verdict{do: decline, ask: next.ask, at: next.until}
 	case len(v.leases) > 0 && !next.until.After(now):
-		return verdict{do: expire, row: next.row}
+		return verdict{do: expire, row: next.row, at: next.until}
 	case v.phase == building:
 		ready := v.since.Add(v.cfg.BuildTimeout)
 		if !ready.After(now) {
-			return verdict{do: failBuild}
+			return verdict{do: failBuild, at: ready}
 		}
 		return verdict{at: earliest(ready, next.until)}
 	case len(v.leases) > 0:
@@ -72,7 +73,7 @@ func decide(v view, now time.Time) verdict {
 	}
 	idle := v.active.Add(v.cfg.IdleTimeout)
 	if !idle.After(now) {
-		return verdict{do: dispose}
+		return verdict{do: dispose, at: idle}
 	}
 	return verdict{at: idle}
 }
@@ -109,11 +110,7 @@ func (s *state) idleDeadline(now time.Time) time.Time {
 	if !s.alive() || s.cfg == nil {
 		return time.Time{}
 	}
-	v := decide(s.look(), now)
-	if v.do != wait {
-		return now
-	}
-	return v.at
+	return decide(s.look(), now).at
 }
 
 // keepDeadline is when something stored has been kept long enough: delivered
@@ -130,7 +127,7 @@ func (s *state) keepDeadline(time.Time) time.Time {
 	case s.cfg == nil:
 		return time.Time{}
 	}
-	at := s.active.Add(s.cfg.Lifetime)
+	at := s.expiry()
 	if len(s.marks) > 0 {
 		// A little later than the first is due, so that one wake serves many.
 		at = earliest(at, s.marks[0].at.Add(s.cfg.Retention+s.cfg.Retention/4))
@@ -139,6 +136,14 @@ func (s *state) keepDeadline(time.Time) time.Time {
 		at = earliest(at, s.approvals[0].keptUntil(s.cfg))
 	}
 	return at
+}
+
+// expiry is when the session ends for want of use; zero for never.
+func (s *state) expiry() time.Time {
+	if s.cfg.Lifetime < 0 {
+		return time.Time{}
+	}
+	return s.active.Add(s.cfg.Lifetime)
 }
 
 // teardown is how long an ended session keeps its rows, so that the reply to the
@@ -174,7 +179,7 @@ func (s *state) onRing(now time.Time, o *out) {
 		s.marks = nil
 	}
 	s.forgetApprovals(now, o)
-	if due(s.active.Add(s.cfg.Lifetime)) {
+	if at := s.expiry(); !at.IsZero() && due(at) {
 		s.end(o)
 		s.endGeneration(Lost(ReasonEnded), now, o)
 	}
