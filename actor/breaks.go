@@ -3,6 +3,7 @@ package actor
 import (
 	"sync"
 
+	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -13,16 +14,22 @@ const maxBreaks = 4096
 // one before it is gone.
 type breaks struct {
 	mu    sync.Mutex
-	by    map[storage.ID]*Error
+	by    map[storage.ID]lastBreak
 	order []storage.ID // a ring once it is full
 	next  int
 }
 
-func (b *breaks) add(id storage.ID, e *Error) {
+// lastBreak is a reset, as callers and as schedules see it.
+type lastBreak struct {
+	err   *Error
+	reset alarm.Reset
+}
+
+func (b *breaks) add(id storage.ID, e *Error, r alarm.Reset) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.by == nil {
-		b.by = map[storage.ID]*Error{}
+		b.by = map[storage.ID]lastBreak{}
 	}
 	if _, known := b.by[id]; !known {
 		if len(b.order) < maxBreaks {
@@ -33,11 +40,18 @@ func (b *breaks) add(id storage.ID, e *Error) {
 			b.next = (b.next + 1) % maxBreaks
 		}
 	}
-	b.by[id] = e
+	b.by[id] = lastBreak{e, r}
 }
 
 func (b *breaks) last(id storage.ID) *Error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.by[id]
+	return b.by[id].err
+}
+
+// lastRun is the last reset as an object's schedule sees it.
+func (b *breaks) lastRun(id storage.ID) alarm.Reset {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.by[id].reset
 }

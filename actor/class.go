@@ -14,6 +14,8 @@ type Class[T any] struct {
 	name    string
 	create  func(context.Context, *State) (*T, error)
 	methods map[string]method[T]
+	// callbacks are what schedules run; payloads are JSON.
+	callbacks map[string]callback[T]
 }
 
 // method runs on the object's goroutine; bodies are JSON.
@@ -28,7 +30,7 @@ type Alarmer interface {
 // turn: no event comes in before it has returned, and its error resets the
 // object. *T may be an [Alarmer].
 func Define[T any](name string, create func(context.Context, *State) (*T, error)) *Class[T] {
-	return &Class[T]{name: name, create: create, methods: map[string]method[T]{}}
+	return &Class[T]{name: name, create: create, methods: map[string]method[T]{}, callbacks: map[string]callback[T]{}}
 }
 
 // Call is a method of a class, to be called through a stub.

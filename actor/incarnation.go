@@ -40,8 +40,13 @@ type incarnation struct {
 	alarmKnown bool
 	// keeper derives the alarm, once the object has used its schedule.
 	keeper *alarm.Keeper
+	plain  bool // there was nothing of a schedule when this incarnation looked
 	// running is the turn that is running, nil between turns.
 	running *Turn
+	// atRun is the schedule whose callback holds the turn; asked says that a charge
+	// of this object's own did not fit.
+	atRun atomic.Pointer[string]
+	asked atomic.Bool
 
 	mu      sync.Mutex
 	onBreak map[uint64]func(error)
@@ -139,6 +144,9 @@ func (inc *incarnation) handle(e envelope) {
 	case derive:
 		t.end()
 		return
+	case begin:
+		inc.begin(t, e.run)
+		return
 	}
 	if err := inc.guard("run", func() error { inc.machine.Handle(t, e.event); return nil }); err != nil {
 		inc.breakWith(err)
@@ -182,7 +190,7 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 		return
 	}
 	info := alarm.Info{Scheduled: row.At, Retry: row.Retry}
-	if scheduled, err := inc.scheduled(t); err != nil {
+	if scheduled, err := t.scheduled(); err != nil {
 		f.done(err)
 		return
 	} else if scheduled {
@@ -250,7 +258,7 @@ func (inc *incarnation) passivate() {
 	if inc.err() != nil {
 		return
 	}
-	if !inc.machine.Idle() || !inc.gate.idle() || inc.keeper != nil && inc.keeper.KeptAlive() {
+	if !inc.machine.Idle() || !inc.gate.idle() || inc.keeper != nil && inc.keeper.Busy() {
 		en.state = active
 		for range en.queue {
 			inc.poke()
@@ -281,7 +289,7 @@ func (inc *incarnation) breakWith(err error) {
 		return
 	}
 	inc.gate.shut()
-	inc.h.breaks.add(inc.id, e)
+	inc.h.breaks.add(inc.id, e, inc.reset(e.Cause))
 	inc.cancel(e)
 	inc.isolate.remove(inc)
 	inc.mu.Lock()
@@ -299,6 +307,18 @@ func (inc *incarnation) breakWith(err error) {
 	if pid != nil {
 		inc.h.sys.Root.Stop(pid)
 	}
+}
+
+// reset is what the next incarnation's schedule is told of this one's end.
+func (inc *incarnation) reset(c Cause) alarm.Reset {
+	r := alarm.Reset{Epoch: inc.epoch, Panic: c == Panicked, Memory: c == MemoryLimit && inc.asked.Load()}
+	if id := inc.atRun.Load(); id != nil {
+		r.Schedule = *id
+	}
+	// A memory limit names whoever's demand did not fit; the others of the isolate
+	// are bystanders.
+	r.Own = r.Panic || r.Memory || r.Schedule != "" && c != MemoryLimit
+	return r
 }
 
 // restsSince is when the incarnation last handled an event.

@@ -111,6 +111,7 @@ func (i *isolate) charge(inc *incarnation, n int64) error {
 	err := fmt.Errorf("isolate %d holds %d of %d bytes and %s asked for %d more; the largest holders: %s",
 		i.n, i.heap, i.h.o.HeapLimit, inc.id, n, i.holders())
 	i.mu.Unlock()
+	inc.asked.Store(true)
 	i.reset(MemoryLimit, err)
 	return inc.err()
 }

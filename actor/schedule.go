@@ -16,7 +16,10 @@ var ErrScheduled = errors.New("the object uses its schedule, which sets the alar
 // [alarm.Prefix].
 const firstOwn = "\x01"
 
-var errReserved = errors.New("keys that begin with a zero byte are reserved")
+var (
+	errReserved  = errors.New("keys that begin with a zero byte are reserved")
+	errDestroyed = errors.New("the object has been destroyed")
+)
 
 func reserved(key string) bool { return strings.HasPrefix(key, "\x00") }
 
@@ -36,9 +39,6 @@ type scheduleRows struct{ *Turn }
 
 func (r scheduleRows) List(of storage.Range) iter.Seq2[storage.Entry, error] { return r.list(of) }
 
-// derive is the event by which the alarm is derived when nothing else happens.
-type derive struct{}
-
 // Schedule is the object's schedule. From its first use in an incarnation on, the
 // alarm is derived as each turn ends: see [alarm.Schedule].
 func (t *Turn) Schedule() *alarm.Schedule { return t.inc.schedule() }
@@ -56,7 +56,9 @@ func (inc *incarnation) schedule() *alarm.Schedule {
 				}
 				return scheduleRows{inc.running}, nil
 			},
-			Known:    func(string) bool { return false },
+			Known:    inc.hasCallback,
+			Last:     inc.lastReset,
+			Platform: passes,
 			Released: func() { _ = inc.h.post(inc, derive{}) }, // an incarnation that is over has nothing to derive
 			Logger:   inc.h.log,
 			Seams:    inc.h.o.Seams,
@@ -64,6 +66,13 @@ func (inc *incarnation) schedule() *alarm.Schedule {
 	}
 	return inc.keeper.Schedule()
 }
+
+func (inc *incarnation) lastReset() alarm.Reset {
+	return inc.h.breaks.lastRun(inc.id)
+}
+
+// passes: the error is the platform's, and is likely to be gone next time.
+func passes(err error) bool { return causes[CauseOf(err)].class&(transient|retryable|overloaded) != 0 }
 
 // derive sets the alarm to what the schedule makes of it, in this turn's batch.
 // It is called for each turn, and last.
@@ -88,9 +97,10 @@ func (t *Turn) derive() error {
 
 // scheduled reports whether the object's alarm is its schedule's, also when this
 // incarnation has not used it yet.
-func (inc *incarnation) scheduled(t *Turn) (bool, error) {
-	if inc.keeper != nil {
-		return true, nil
+func (t *Turn) scheduled() (bool, error) {
+	inc := t.inc
+	if inc.keeper != nil || inc.plain {
+		return inc.keeper != nil, nil
 	}
 	for _, err := range t.list(storage.Range{Prefix: alarm.Prefix, Limit: 1}) {
 		if err != nil {
@@ -99,31 +109,6 @@ func (inc *incarnation) scheduled(t *Turn) (bool, error) {
 		inc.schedule()
 		return true, nil
 	}
+	inc.plain = true
 	return false, nil
-}
-
-// wake is the alarm of an object with a schedule. The alarm itself is done when
-// the turn is durable: what it has begun is known to the rows.
-func (inc *incarnation) wake(t *Turn, f *fired, info alarm.Info) {
-	forget := t.OnBreak(f.done)
-	err := inc.guard("alarm", func() error {
-		work, err := inc.keeper.Wake(info.Retry)
-		if err != nil {
-			return err
-		}
-		if work.Alarm {
-			inc.machine.Alarm(t, info, func(_ *Turn, err error) {
-				if err := inc.keeper.AlarmRan(err); err != nil {
-					inc.breakWith(err)
-				}
-			})
-		}
-		return nil
-	})
-	if err != nil {
-		inc.breakWith(err)
-		return
-	}
-	t.After(func() { forget(); f.done(nil) })
-	t.end()
 }

@@ -13,6 +13,7 @@ import (
 // holds the baton. The baton is the turn: the mailbox waits until the task gives
 // it back.
 type task struct {
+	run    *string // the schedule that it runs, nil when it is another event
 	resume chan struct{}
 	yield  chan struct{}
 }
@@ -53,7 +54,7 @@ func (o *object[T]) Handle(t *Turn, event any) {
 		}
 		// The reply waits in the gate; when the incarnation is reset, so does the caller no more.
 		forget := t.OnBreak(func(err error) { e.reply(nil, err) })
-		o.begin(t, func(ctx context.Context) func(*Turn) {
+		o.begin(t, nil, func(ctx context.Context) func(*Turn) {
 			out, err := m(o.obj, ctx, e.in)
 			return func(t *Turn) { t.After(func() { forget(); e.reply(out, err) }) }
 		})
@@ -69,8 +70,33 @@ func (o *object[T]) Alarm(t *Turn, info alarm.Info, done func(*Turn, error)) {
 		done(t, nil)
 		return
 	}
-	o.begin(t, func(ctx context.Context) func(*Turn) {
+	o.begin(t, nil, func(ctx context.Context) func(*Turn) {
 		err := a.Alarm(ctx, info)
+		return func(t *Turn) { done(t, err) }
+	})
+}
+
+// HasCallback serves [Callbacks].
+func (o *object[T]) HasCallback(name string) bool { return o.class.callbacks[name] != nil }
+
+// Callback serves [Callbacks].
+func (o *object[T]) Callback(ctx context.Context, t *Turn, run alarm.Run, done func(*Turn, error)) {
+	f := o.class.callbacks[run.Callback]
+	o.begin(t, &run.ID, func(context.Context) func(*Turn) {
+		err := f(o.obj, ctx, run.Payload)
+		return func(t *Turn) { done(t, err) }
+	})
+}
+
+// Destroy serves [Destroyer].
+func (o *object[T]) Destroy(t *Turn, done func(*Turn, error)) {
+	d, ok := any(o.obj).(interface{ Destroy(context.Context) error })
+	if !ok {
+		done(t, nil)
+		return
+	}
+	o.begin(t, nil, func(ctx context.Context) func(*Turn) {
+		err := d.Destroy(ctx)
 		return func(t *Turn) { done(t, err) }
 	})
 }
@@ -79,9 +105,10 @@ func (o *object[T]) Alarm(t *Turn, info alarm.Info, done func(*Turn, error)) {
 // its storage.
 func (o *object[T]) Idle() bool { return o.state != nil && o.state.waiting == 0 }
 
-// begin starts a task. f runs in turns; what it returns runs in its last one.
-func (o *object[T]) begin(t *Turn, f func(context.Context) func(*Turn)) {
-	me := &task{resume: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
+// begin starts a task. f runs in turns; what it returns runs in its last one. run
+// is the schedule that it is a run of, if it is.
+func (o *object[T]) begin(t *Turn, run *string, f func(context.Context) func(*Turn)) {
+	me := &task{run: run, resume: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
 	o.state.waiting++
 	o.run(t, me, func() {
 		go func() {
@@ -115,9 +142,11 @@ func (o *object[T]) guard(t *Turn, f func(context.Context) func(*Turn)) (end fun
 // incarnation is reset: nobody waits for an abandoned task.
 func (o *object[T]) run(t *Turn, me *task, handOver func()) {
 	o.state.turn, o.state.task = t, me
+	t.inc.atRun.Store(me.run)
 	handOver()
 	select {
 	case <-me.yield:
+		t.inc.atRun.Store(nil)
 	case <-t.Context().Done():
 	}
 }

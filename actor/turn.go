@@ -95,7 +95,20 @@ func (t *Turn) Delete(key string) {
 }
 
 // Clear deletes all rows of the object, its schedules among them, and its alarm.
+// A pending destroy goes on.
 func (t *Turn) Clear() {
+	scheduled, err := t.scheduled()
+	if err == nil && scheduled {
+		err = t.inc.keeper.Clear(t.clear)
+	} else if err == nil {
+		t.clear()
+	}
+	if err != nil {
+		t.inc.breakWith(&Error{Op: "clear", ID: t.inc.id, Epoch: t.inc.epoch, Cause: CommitFailed, Err: err})
+	}
+}
+
+func (t *Turn) clear() {
 	b := t.write()
 	b.Clear, b.Puts, b.Deletes = true, nil, nil
 	t.writeAlarm(storage.Alarm{})
@@ -104,7 +117,9 @@ func (t *Turn) Clear() {
 // SetAlarm sets the object's alarm; the zero time deletes it. Setting what is set
 // already writes nothing. It fails with ErrScheduled once Schedule is used.
 func (t *Turn) SetAlarm(at time.Time) error {
-	if t.inc.keeper != nil {
+	if scheduled, err := t.scheduled(); err != nil {
+		return err
+	} else if scheduled {
 		return &Error{Op: "set alarm", ID: t.inc.id, Epoch: t.inc.epoch, Err: ErrScheduled, Hint: "register a deadline with Schedule().AddSource"}
 	}
 	row, err := t.inc.alarmRow()

@@ -7,7 +7,8 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
-// KeeperOptions say whose schedule it is. All but Seams is required.
+// KeeperOptions say whose schedule it is. Turn, Known, Released and Logger are
+// required.
 type KeeperOptions struct {
 	ID    storage.ID
 	Epoch uint64
@@ -15,6 +16,11 @@ type KeeperOptions struct {
 	Turn func() (Rows, error)
 	// Known reports whether the object has a callback of that name.
 	Known func(callback string) bool
+	// Last is the reset that ended the incarnation before this one.
+	Last func() Reset
+	// Platform reports errors of callbacks that are the platform's and likely to
+	// pass: they cost no attempt.
+	Platform func(error) bool
 	// Released is told that the last keep-alive was released, from any goroutine:
 	// the host makes a turn. It must not block.
 	Released func()
@@ -40,8 +46,8 @@ func (k *Keeper) Schedule() *Schedule { return &k.s }
 // Derive is what the object's alarm row has to be at the end of a turn.
 func (k *Keeper) Derive() (storage.Alarm, error) {
 	s := &k.s
-	rows, err := s.rows()
-	if err != nil {
+	rows, err := s.load()
+	if err != nil || s.gone {
 		return storage.Alarm{}, err
 	}
 	now := rows.Now().Round(0)
@@ -59,35 +65,29 @@ func (k *Keeper) Derive() (storage.Alarm, error) {
 	return storage.Alarm{At: wall(answer.At), Retry: s.sources.failures}, nil
 }
 
-// KeptAlive reports that the incarnation must not be evicted.
-func (k *Keeper) KeptAlive() bool { return k.s.alive.held() }
-
-// Work is what an alarm has to run.
-type Work struct {
-	// Alarm: a source is due; the owner's handler runs, and then AlarmRan is called.
-	Alarm bool
-}
-
-// Wake says what there is to do at an alarm, and takes it as begun. retry is that
-// of the alarm's row.
-func (k *Keeper) Wake(retry int) (Work, error) {
-	s := &k.s
-	rows, err := s.rows()
-	if err != nil {
-		return Work{}, err
-	}
-	now := rows.Now().Round(0)
-	s.alive.woken(now)
-	return Work{Alarm: s.sources.due(now, retry)}, nil
-}
+// Busy reports that the incarnation must not be evicted: a keep-alive is held, or
+// a run is in progress.
+func (k *Keeper) Busy() bool { return k.s.alive.held() || len(k.s.cancels) > 0 }
 
 // AlarmRan is told what the owner's handler came to. A failure is retried with
 // the back-off of alarms, for as long as the source wants it.
 func (k *Keeper) AlarmRan(err error) error {
-	rows, turnErr := k.s.rows()
+	rows, turnErr := k.s.load()
 	if turnErr != nil {
 		return turnErr
 	}
 	k.s.sources.ran(rows.Now().Round(0), err)
+	return nil
+}
+
+// Clear deletes all rows of the object with f, and the schedules with them. A
+// pending destroy goes on.
+func (k *Keeper) Clear(f func()) error {
+	rows, err := k.s.load()
+	if err != nil {
+		return err
+	}
+	f()
+	k.s.cleared(rows)
 	return nil
 }

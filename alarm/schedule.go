@@ -1,6 +1,7 @@
 package alarm
 
 import (
+	"context"
 	"iter"
 	"time"
 
@@ -17,9 +18,22 @@ type Rows interface {
 	Now() time.Time
 }
 
-// Prefix begins the keys of the schedule's rows. What begins with a zero byte is
-// out of reach of an object's own code, so keys can't collide.
+// Prefix begins the keys of a schedule's rows in its object's storage. What begins
+// with a zero byte is out of reach of an object's own code, so keys can't collide.
+//
+//	Prefix "destroy"    the mark of a condemned object: when it is torn down
+//	Prefix "e/" id      an entry, as JSON
+//	Prefix "p/" id      its payload
+//	Prefix "x/" id      an entry that can't be run, as it was found
 const Prefix = "\x00schedule/"
+
+const (
+	destroyKey    = Prefix + "destroy"
+	entryPrefix   = Prefix + "e/"
+	entryEnd      = Prefix + "e0" // the first key after all entries
+	payloadPrefix = Prefix + "p/"
+	asidePrefix   = Prefix + "x/"
+)
 
 // Schedule multiplexes an object's deadlines through its one alarm. There is one
 // for each incarnation. Its methods belong to the object's code, in a turn of it:
@@ -33,6 +47,14 @@ type Schedule struct {
 	table   Table
 	alive   keepAlives
 	sources sources
+
+	loaded  bool
+	gone    bool // the object has been torn down
+	named   uint64
+	runs    uint64
+	waiting []string                           // rows that are due and have no room
+	cancels map[uint64]context.CancelCauseFunc // of the runs in progress
+	teardown
 }
 
 // AddSource registers a deadline of the object's own: the object's Alarm is
@@ -47,5 +69,59 @@ func (s *Schedule) AddSource(name string, source Source) { s.sources.add(name, s
 // the last one is released the alarm is derived again.
 func (s *Schedule) KeepAlive() (release func()) { return s.alive.hold(s.o.Released) }
 
-// rows is the turn that is running.
-func (s *Schedule) rows() (Rows, error) { return s.o.Turn() }
+// Get returns a schedule with its payload; false when there is none.
+func (s *Schedule) Get(id string) (Entry, bool, error) {
+	rows, err := s.load()
+	if err != nil {
+		return Entry{}, false, err
+	}
+	r := s.table.get(id)
+	if r == nil {
+		return Entry{}, false, nil
+	}
+	payload, err := s.payload(rows, r)
+	return r.entry(payload), err == nil, err
+}
+
+// List returns all schedules, without their payloads, in the order in which they
+// are due.
+func (s *Schedule) List() ([]Entry, error) {
+	if _, err := s.load(); err != nil {
+		return nil, err
+	}
+	all := make([]Entry, 0, s.table.len())
+	for _, r := range s.table.ordered {
+		all = append(all, r.entry(nil))
+	}
+	return all, nil
+}
+
+// Cancel removes a schedule; false when there is none. A run of it that has begun
+// goes on.
+func (s *Schedule) Cancel(id string) (bool, error) {
+	rows, err := s.load()
+	if err != nil || s.table.get(id) == nil {
+		return false, err
+	}
+	s.drop(rows, id)
+	return true, nil
+}
+
+// SetAside returns the rows that can't be run, by ID, as they were found: they
+// did not decode, name a callback that the object no longer has, or ran the
+// object out of memory again and again. They are kept for whoever wants to know,
+// a thousand of them.
+func (s *Schedule) SetAside() (map[string][]byte, error) {
+	rows, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]byte{}
+	for e, err := range rows.List(storage.Range{Prefix: asidePrefix}) {
+		if err != nil {
+			return nil, err
+		}
+		all[e.Key[len(asidePrefix):]] = e.Value
+	}
+	return all, nil
+}

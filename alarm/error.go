@@ -1,0 +1,68 @@
+package alarm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// Bounds of a Schedule.
+const (
+	// MaxSchedules bounds the schedules of one object.
+	MaxSchedules = 10_000
+	// MaxPayload bounds a schedule's payload, in bytes: that of a value on the
+	// platform whose semantics these are.
+	MaxPayload = 128 << 10
+	// MaxID bounds a schedule's ID, in bytes.
+	MaxID = 256
+	// maxSetAside bounds the rows that are kept because they can't be run.
+	maxSetAside = 1000
+)
+
+// What is wrong with a schedule that is refused. A refusal changes nothing.
+var (
+	// ErrTime: a time that is negative, before 1970 or after 9999.
+	ErrTime = errors.New("not a time for a schedule")
+	// ErrInterval: an interval below MinInterval or above MaxInterval.
+	ErrInterval = errors.New("not an interval for a schedule")
+	// ErrCron: a cron expression that does not parse, or never matches.
+	ErrCron = errors.New("not a cron expression that can be run")
+	// ErrZone: a time zone that is not known here.
+	ErrZone = errors.New("no such time zone")
+	// ErrCallback: the object has no callback of that name.
+	ErrCallback = errors.New("no such callback")
+	// ErrPayload: a payload that is too large.
+	ErrPayload = errors.New("the payload is too large")
+	// ErrID: an ID that can't name a schedule.
+	ErrID = errors.New("not an ID for a schedule")
+	// ErrPolicy: a number of attempts, a wait or a limit that makes no sense.
+	ErrPolicy = errors.New("not a policy for a schedule")
+	// ErrTooMany: the object has MaxSchedules schedules.
+	ErrTooMany = errors.New("the object has too many schedules")
+	// ErrCondemned: the object is about to be destroyed.
+	ErrCondemned = errors.New("the object is condemned")
+)
+
+// ErrHung is why the context of a run ends that has outlasted its limit.
+var ErrHung = errors.New("the run has outlasted its limit and was given up")
+
+// Error says which operation of a schedule was refused, of which object, why,
+// and what to do about it.
+type Error struct {
+	Op string // "in", "at", "cron", "every", ...
+	ID storage.ID
+	// Err wraps one of the sentinels above, or is a failure of storage.
+	Err  error
+	Hint string
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("schedule %s %s: %v", e.Op, e.ID, e.Err)
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }

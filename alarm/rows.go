@@ -1,0 +1,123 @@
+package alarm
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// load reads the rows, once in an incarnation, and returns the turn. From then on
+// the table is what they are.
+func (s *Schedule) load() (Rows, error) {
+	rows, err := s.o.Turn()
+	if err != nil || s.loaded {
+		return rows, err
+	}
+	var table Table
+	type bad struct {
+		id    string
+		value []byte
+		err   error
+	}
+	var unreadable []bad
+	// The mark and the entries lie side by side.
+	for e, err := range rows.List(storage.Range{Start: destroyKey, End: entryEnd}) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Key == destroyKey {
+			var mark struct{ At time.Time }
+			if err := json.Unmarshal(e.Value, &mark); err != nil || mark.At.IsZero() {
+				mark.At = rows.Now() // it is condemned, whenever that was to be
+			}
+			table.Destroy = wall(mark.At)
+			continue
+		}
+		id := e.Key[len(entryPrefix):]
+		r, err := decodeRow(id, e.Value)
+		if err != nil {
+			unreadable = append(unreadable, bad{id, e.Value, err})
+			continue
+		}
+		table.set(r, nil)
+	}
+	s.table, s.loaded = table, true
+	for _, b := range unreadable {
+		s.setAside(rows, b.id, b.value, b.err)
+	}
+	s.settle(rows)
+	return rows, nil
+}
+
+// store writes a row.
+func (s *Schedule) store(rows Rows, r *row) {
+	b, err := r.encode()
+	if err != nil {
+		panic(fmt.Sprintf("alarm: a row of plain values does not encode: %v", err))
+	}
+	rows.Put(entryPrefix+r.ID, b)
+}
+
+// update changes a row, in the table and in storage.
+func (s *Schedule) update(rows Rows, r *row, change func(*row)) {
+	s.table.set(r, change)
+	s.store(rows, r)
+}
+
+// drop removes a row, if it is there.
+func (s *Schedule) drop(rows Rows, id string) {
+	r := s.table.get(id)
+	if r == nil {
+		return
+	}
+	s.table.remove(id)
+	rows.Delete(entryPrefix + id)
+	if r.Sized {
+		rows.Delete(payloadPrefix + id)
+	}
+}
+
+// setAside takes a row out of the way of the others, and keeps it for whoever
+// wants to know.
+func (s *Schedule) setAside(rows Rows, id string, value []byte, why error) {
+	kept := s.roomAside(rows)
+	s.o.Logger.Error("a schedule can't be run and was set aside", "object", s.o.ID.String(), "schedule", id, "error", why, "kept", kept)
+	s.table.remove(id)
+	rows.Delete(entryPrefix + id)
+	rows.Delete(payloadPrefix + id)
+	if kept {
+		rows.Put(asidePrefix+id, value)
+	}
+}
+
+// roomAside reports whether one more row can be set aside.
+func (s *Schedule) roomAside(rows Rows) bool {
+	n := 0
+	for _, err := range rows.List(storage.Range{Prefix: asidePrefix, Limit: maxSetAside}) {
+		if err != nil {
+			return false
+		}
+		n++
+	}
+	return n < maxSetAside
+}
+
+// payload reads a row's payload.
+func (s *Schedule) payload(rows Rows, r *row) ([]byte, error) {
+	if !r.Sized {
+		return nil, nil
+	}
+	return rows.Get(payloadPrefix + r.ID)
+}
+
+// cleared is told that the turn has deleted all rows of the object. A pending
+// destroy goes on.
+func (s *Schedule) cleared(rows Rows) {
+	s.table = Table{Destroy: s.table.Destroy}
+	s.loaded = true
+	if !s.table.Destroy.IsZero() {
+		s.condemn(rows, s.table.Destroy)
+	}
+}
