@@ -108,6 +108,7 @@ func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
 		}
 		s.heldNext = max(s.heldNext, n)
 		s.held = append(s.held, heldRow{n, mustParse(e.Value)})
+		s.heldBytes += int64(len(e.Value))
 	case strings.HasPrefix(key, prefixStream):
 		return s.loadStream(key[len(prefixStream):], e.Value)
 	case strings.HasPrefix(key, prefixOwed):

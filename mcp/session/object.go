@@ -142,7 +142,7 @@ func (obj *object) apply(t *actor.Turn, o *out) error {
 
 // page reads the next events of a stream.
 func (obj *object) page(t *actor.Turn, r read) (page, error) {
-	p := page{st: r.st, socket: r.socket, last: r.after, carry: r.carry}
+	p := page{st: r.st, socket: r.socket, from: r.after, last: r.after, carry: r.carry}
 	size := 0
 	for e, err := range t.List(storage.Range{Prefix: prefixEvent + r.st.id + "/", After: eventKey(r.after), Limit: pageLimit + 1}) {
 		if err != nil {
@@ -197,8 +197,17 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 	case push:
 		t.After(func() { e.sock.Push(e.frame) })
 	case endSocket:
-		obj.unlink(e.sock)
-		t.After(func() { e.sock.End(e.end) })
+		// Until the batch behind the end is durable, a reset must still break the socket.
+		forget := obj.links[e.sock]
+		delete(obj.links, e.sock)
+		t.After(func() {
+			e.sock.End(e.end)
+			if forget != nil {
+				forget()
+			}
+		})
+	case readLater:
+		t.After(func() { _ = obj.post(e) })
 	case build:
 		rt := newResident(obj, t, e.gen)
 		obj.rt = rt

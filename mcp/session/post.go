@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kalpahost/kalpa/mcp/wire"
@@ -63,6 +64,7 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 		}
 		if m.Is("tools/call") {
 			r.Tool = m.ParamString("name")
+			r.Tool = strings.ToValidUTF8(r.Tool[:min(len(r.Tool), maxTool)], "")
 		}
 		st.owes = append(st.owes, r)
 		s.live = append(s.live, r)
@@ -78,16 +80,28 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 	}
 }
 
+// maxLabel bounds what a ledger row repeats of a request, each in bytes: id, method
+// and progress token. It keeps the row far below what storage takes in one value.
+const maxLabel = 64 << 10
+
+// maxTool bounds what a ledger row keeps of a tool's name, for what is said of it.
+const maxTool = 256
+
 // admissible decides whether the session can take a POST at all.
 func (s *state) admissible(p *Post, id wire.ID) *Refusal {
 	if r := s.check(p.Caller, id); r != nil {
 		return r
 	}
-	requests, size := 0, int64(0)
+	requests, size, notes := 0, int64(0), int64(0)
 	for _, m := range p.Messages {
-		if m.Kind() == wire.Request {
-			requests++
-			size += int64(len(m.Bytes()))
+		if m.Kind() != wire.Request {
+			notes += weight(m)
+			continue
+		}
+		requests++
+		size += int64(len(m.Bytes()))
+		if n := max(len(m.ID()), len(m.Method()), len(m.Param(wire.TokenOfRequest))); n > maxLabel {
+			return Refuse(400, "", wire.InvalidRequest, "an id, a method or a progress token has %d bytes; the limit is %d", n, maxLabel)
 		}
 	}
 	switch {
@@ -99,6 +113,8 @@ func (s *state) admissible(p *Post, id wire.ID) *Refusal {
 		return Refuse(429, id, wire.InternalError, "%d requests of this session wait for an answer already; the limit is %d", len(s.live), s.cfg.MaxOwed)
 	case requests > 0 && len(s.live) > 0 && s.liveBytes+size > s.cfg.MaxOwedBytes:
 		return Refuse(429, id, wire.InternalError, "%d bytes of requests of this session wait for an answer already; the limit is %d", s.liveBytes, s.cfg.MaxOwedBytes)
+	case s.rt.phase == building && s.rt.noted > 0 && s.rt.noted+notes > s.cfg.MaxOwedBytes:
+		return Refuse(429, id, wire.InternalError, "%d bytes of notifications and replies wait for this session's server to start already; the limit is %d", s.rt.noted, s.cfg.MaxOwedBytes)
 	case requests > 0 && s.logBytes > s.cfg.MaxLog:
 		return Refuse(507, id, wire.InternalError, "%d bytes of answers wait for this session's client, and the limit is %d: resume the streams that were cut, or end the session", s.logBytes, s.cfg.MaxLog)
 	case s.streams[postStream(p.Stream)] != nil:
@@ -184,6 +200,7 @@ func (s *state) tell(m wire.Message, o *out) {
 		o.do(deliver{s.rt.gen, m})
 	case building:
 		s.rt.waiting = append(s.rt.waiting, m)
+		s.rt.noted += weight(m)
 	case none, closing:
 	}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,7 @@ const shutdown = actor.Shutdown
 func (s *state) build(now time.Time, o *out) {
 	gen := s.rt.gen + 1
 	queue, waiting := s.rt.queue, s.rt.waiting
-	s.rt = runtime{phase: building, gen: gen, since: now, rows: map[int64]*owed{}, own: map[int64]string{}, queue: queue, waiting: waiting}
+	s.rt = runtime{phase: building, gen: gen, since: now, rows: map[int64]*owed{}, own: map[int64]string{}, queue: queue, waiting: waiting, noted: s.rt.noted}
 	o.do(build{gen})
 }
 
@@ -88,7 +89,7 @@ func (s *state) opened(o *out) {
 		o.do(deliver{s.rt.gen, m})
 	}
 	queue := s.rt.queue
-	s.rt.waiting, s.rt.queue = nil, nil
+	s.rt.waiting, s.rt.noted, s.rt.queue = nil, 0, nil
 	for _, r := range queue {
 		s.send(r, o)
 		o.put(r.key(), encode(r))
@@ -120,8 +121,8 @@ func (s *state) onNotification(m wire.Message, about wire.ID, now time.Time, o *
 	switch m.Method() {
 	case "notifications/progress":
 		r := s.rt.rows[outID(wire.ID(m.Param(wire.TokenOfProgress)))]
-		if r == nil {
-			return // of a request that is answered already
+		if r == nil || r.Token == "" {
+			return // of a request that is answered already, or whose client did not ask
 		}
 		m = m.WithParam(wire.TokenOfProgress, []byte(r.Token))
 		s.append(s.carrier(r.stream), m, "", o)
@@ -184,9 +185,11 @@ func (s *state) hold(m wire.Message, o *out) {
 	s.heldNext++
 	s.held = append(s.held, heldRow{s.heldNext, m})
 	o.put(heldKey(s.heldNext), m.Bytes())
-	if len(s.held) > s.cfg.MaxHeld {
+	s.heldBytes += int64(len(m.Bytes()))
+	for len(s.held) > s.cfg.MaxHeld || len(s.held) > 1 && s.heldBytes > s.cfg.MaxLog/4 {
 		oldest := s.held[0]
 		s.held = s.held[1:]
+		s.heldBytes -= int64(len(oldest.msg.Bytes()))
 		o.delete(heldKey(oldest.n))
 		if a, asked := s.asks[oldest.msg.ID()]; asked {
 			delete(s.asks, oldest.msg.ID())
@@ -282,14 +285,23 @@ func (s *state) record(r *owed, o *out) {
 		s.level = r.told
 		o.put(keyLevel, s.level)
 	case "resources/subscribe":
-		uri := gjson.GetBytes(r.told, "uri").Str
-		s.subs[uri] = r.told
-		o.put(prefixSub+uri, r.told)
+		name := subName(gjson.GetBytes(r.told, "uri").Str)
+		s.subs[name] = r.told
+		o.put(prefixSub+name, r.told)
 	case "resources/unsubscribe":
-		uri := gjson.GetBytes(r.told, "uri").Str
-		delete(s.subs, uri)
-		o.delete(prefixSub + uri)
+		name := subName(gjson.GetBytes(r.told, "uri").Str)
+		delete(s.subs, name)
+		o.delete(prefixSub + name)
 	}
+}
+
+// subName is what a subscription's row is named by: its URI, or where that is too
+// long for a key, a digest.
+func subName(uri string) string {
+	if len(uri) <= 1024 {
+		return uri
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(uri)))
 }
 
 // buildFailed answers everything that waited for the runtime.
@@ -345,7 +357,7 @@ func (s *state) closeRuntime(now time.Time, o *out) {
 		return
 	}
 	s.rt.phase, s.rt.since = closing, now
-	s.rt.rows, s.rt.own, s.rt.waiting = nil, nil, nil
+	s.rt.rows, s.rt.own, s.rt.waiting, s.rt.noted = nil, nil, nil, 0
 	s.dropAsks(now, o)
 	o.do(closeRuntime{s.rt.gen})
 }

@@ -50,6 +50,9 @@ func (m *model) Deliver(ctx context.Context, msg wire.Message) error {
 				fmt.Appendf(nil, `{"progressToken":%s,"progress":%d}`, msg.Param(wire.TokenOfRequest), i)), msg.ID())
 		}
 		return answer(`{"done":true}`)
+	case name == "progress-by-id":
+		_ = m.s.Send(ctx, wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"progressToken":%s,"progress":1}`, msg.ID())), msg.ID())
+		return answer(`{"done":true}`)
 	case name == "ask":
 		return m.s.Send(ctx, wire.NewRequest("5", "elicitation/create", []byte(`{"message":"?"}`)), msg.ID())
 	case name == "log":

@@ -38,7 +38,9 @@ type state struct {
 
 	held     []heldRow
 	heldNext uint64
-	logBytes int64
+	// heldBytes is the size of the messages in held.
+	heldBytes int64
+	logBytes  int64
 
 	rt      runtime
 	asks    map[wire.ID]*ask // requests of the runtime's to the client, by our id
@@ -73,6 +75,7 @@ type runtime struct {
 	rows    map[int64]*owed
 	own     map[int64]string // requests of the session's own: id to method
 	waiting []wire.Message   // notifications and replies for when it is ready
+	noted   int64            // what these weigh
 	queue   []*owed          // requests for when it is ready
 }
 
@@ -127,6 +130,7 @@ type out struct {
 	reads   []read
 	trims   []trim
 	effects []effect
+	moved   int64 // bytes moved to the GET stream
 }
 
 // read asks for a page of a stream's events after a position; the driver answers
@@ -183,6 +187,8 @@ type (
 	}
 	// tidyLater asks for a tidy in tidyAfter.
 	tidyLater struct{}
+	// readLater asks for reads in batches of their own; it comes back as an event.
+	readLater struct{ reads []read }
 	// closeRuntime asks for the runtime of a generation to be closed; closed comes back.
 	closeRuntime struct{ gen uint64 }
 )
@@ -194,6 +200,7 @@ func (build) isEffect()        {}
 func (deliver) isEffect()      {}
 func (closeRuntime) isEffect() {}
 func (tidyLater) isEffect()    {}
+func (readLater) isEffect()    {}
 
 // Events that the driver and runtimes post.
 type (
@@ -226,6 +233,7 @@ type (
 		st     *stream
 		socket *Socket
 		frames []Frame
+		from   EventID // the position that it begins after
 		last   EventID // of the last frame
 		more   bool
 		carry  carry

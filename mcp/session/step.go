@@ -36,6 +36,8 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.onClosed(e, now, o)
 	case page:
 		s.onPage(e, o)
+	case readLater:
+		s.readSome(e.reads, o)
 	case ring:
 		s.onRing(now, o)
 	case tidy:

@@ -1,8 +1,8 @@
 package session
 
 import (
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -59,6 +59,9 @@ func (s *state) drop(st *stream, m wire.Message, o *out) {
 // relieve makes room in a session's log: delivered events go, oldest first,
 // before their retention is over. What was not delivered stays.
 func (s *state) relieve(o *out) {
+	if s.cfg == nil {
+		return // a server that is not configured any more has no bounds; nothing new comes
+	}
 	for over := s.logBytes - s.cfg.MaxLog/2; over > 0 && len(s.marks) > 0; {
 		m := s.marks[0]
 		s.marks = s.marks[1:]
@@ -202,7 +205,14 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 		s.supersede(old, o)
 		old.over, old.flushedAt = true, now
 		s.touch(old)
-		s.marks = append(s.marks, mark{old, old.last, now, true})
+		switch {
+		case old.last.Seq == 0: // nothing to come back for
+			s.forget(old)
+			s.get = st
+			o.delete(prefixStream + old.id)
+		default:
+			s.marks = append(s.marks, mark{old, old.last, now, true})
+		}
 		if old.sent.Less(old.last) {
 			o.reads = append(o.reads, read{st: old, after: old.sent})
 		}
@@ -211,13 +221,16 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 		o.delete(heldKey(h.n))
 		s.append(st, h.msg, "", o)
 	}
-	s.held = nil
-	for _, id := range slices.Sorted(maps.Keys(s.streams)) {
-		if p := s.streams[id]; p.post && p.socket == nil && p.flushed.Less(p.last) {
+	s.held, s.heldBytes = nil, 0
+	var left []read
+	for _, p := range s.streams {
+		if p.post && p.socket == nil && p.flushed.Less(p.last) {
 			waits := p.resumable() && now.Sub(p.detached) <= grace
-			o.reads = append(o.reads, read{st: p, after: p.flushed, carry: carry{lost: waits}})
+			left = append(left, read{st: p, after: p.flushed, carry: carry{lost: waits}})
 		}
 	}
+	slices.SortFunc(left, func(a, b read) int { return strings.Compare(a.st.id, b.st.id) })
+	s.readSome(left, o)
 }
 
 // grace is how long a POST's stream that was cut is left for its client to
@@ -230,7 +243,7 @@ const grace = 10 * time.Second
 // where it is while a live request has the same id: a client that uses one id
 // again must not take the old answer for the new.
 func (s *state) toGet(p page, o *out) {
-	kept := p.carry.kept
+	kept, before := p.carry.kept, p.from
 	for _, f := range p.frames {
 		if f.Answers == "" && p.st.post {
 			continue
@@ -244,9 +257,18 @@ func (s *state) toGet(p page, o *out) {
 			kept = true
 			continue
 		}
+		if n := int64(len(f.Data)); o.moved > 0 && o.moved+n > maxMoved {
+			o.do(readLater{[]read{{st: p.st, after: before, carry: carry{p.carry.lost, kept}}}})
+			return
+		}
 		s.append(s.get, m, f.Answers, o)
 		if e, err := ParseEventID(f.ID); err == nil {
+			n := int64(len(f.Data))
+			o.moved += n
+			p.st.bytes -= n
+			s.logBytes -= n
 			o.delete(eventKey(e))
+			before = e
 		}
 	}
 	switch {
@@ -254,6 +276,27 @@ func (s *state) toGet(p page, o *out) {
 		o.reads = append(o.reads, read{st: p.st, after: p.last, carry: carry{p.carry.lost, kept}})
 	case p.st.post && p.st.answered() && !kept:
 		o.trims = append(o.trims, trim{p.st, p.st.last, true})
+	}
+}
+
+// maxMoved bounds what one batch moves to the GET stream, in bytes. The rest
+// follows when that is durable.
+const maxMoved = 16 << 20
+
+// readsAtOnce is how many streams one batch is moved from.
+const readsAtOnce = 64
+
+// readSome reads the first of many, and leaves the rest to a batch of their own. A
+// stream that its client has come back for meanwhile is left to it.
+func (s *state) readSome(reads []read, o *out) {
+	n := min(len(reads), readsAtOnce)
+	for _, r := range reads[:n] {
+		if r.st.socket == nil && s.streams[r.st.id] == r.st {
+			o.reads = append(o.reads, r)
+		}
+	}
+	if n < len(reads) {
+		o.do(readLater{reads[n:]})
 	}
 }
 
@@ -364,6 +407,9 @@ func (s *state) onGone(g *Gone, now time.Time) {
 	if st := s.sockets[g.Socket]; st != nil {
 		s.unbind(st)
 		st.detached = now
+		if !st.post {
+			st.sent = st.flushed // what was not confirmed may never have arrived: a next GET carries it
+		}
 	}
 }
 
