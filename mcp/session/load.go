@@ -159,13 +159,14 @@ func (s *state) loadStream(id string, value []byte) error {
 	switch {
 	case r.Done:
 		st.last = st.flushed
-		s.marks = append(s.marks, mark{st, st.last, r.At, true})
+		s.marks = append(s.marks, mark{upto: st.last, at: r.At, whole: true})
+		delete(s.streams, id) // read back if its client comes once more
 	case st.over:
-		s.marks = append(s.marks, mark{st, EventID{id, 1 << 62, 0}, r.At, true})
+		s.marks = append(s.marks, mark{upto: EventID{id, 1 << 62, 0}, at: r.At, whole: true})
 	case !st.post:
 		s.get = st
 		if r.Flushed != "" {
-			s.marks = append(s.marks, mark{st, st.flushed, r.At, false})
+			s.marks = append(s.marks, mark{upto: st.flushed, at: r.At})
 		}
 	}
 	return nil

@@ -146,6 +146,9 @@ func (s *state) expiry() time.Time {
 	return s.active.Add(s.cfg.Lifetime)
 }
 
+// maxTrims bounds the streams that one turn trims.
+const maxTrims = 1000
+
 // teardown is how long an ended session keeps its rows, so that the reply to the
 // request that ended it gets out first.
 const teardown = time.Second
@@ -168,12 +171,9 @@ func (s *state) onRing(now time.Time, o *out) {
 	for more := true; more && s.alive(); {
 		more = s.enforce(decide(s.look(), now), now, o)
 	}
-	for len(s.marks) > 0 && due(s.marks[0].at.Add(s.cfg.Retention)) {
-		m := s.marks[0]
-		s.marks = s.marks[1:]
-		if s.streams[m.st.id] == m.st {
-			o.trims = append(o.trims, trim{m.st, m.upto, m.whole})
-		}
+	// What is left over is due at once, in another turn.
+	for n := 0; n < maxTrims && len(s.marks) > 0 && due(s.marks[0].at.Add(s.cfg.Retention)); n++ {
+		s.trimFirst(o)
 	}
 	if len(s.marks) == 0 {
 		s.marks = nil

@@ -44,7 +44,7 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 		o.do(endSocket{p.Socket, End{Kind: Final}})
 		return
 	}
-	st := &stream{id: postStream(p.Stream), post: true}
+	st := &stream{id: postStream(p.Stream), post: true, born: true}
 	st.prime = s.version(p) >= priming
 	s.streams[st.id] = st
 	s.bind(st, p.Socket)

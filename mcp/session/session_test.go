@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,7 +105,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, tune func(*session.Server)) *world {
-	w := &world{t: t, store: storage.NewMemory(), version: "2025-11-25", replies: make(chan wire.Message, 10), serverTuned: tune}
+	w := &world{t: t, store: &countingStore{Store: storage.NewMemory()}, version: "2025-11-25", replies: make(chan wire.Message, 10), serverTuned: tune}
 	t.Cleanup(func() { w.store.Close() })
 	w.boot()
 	t.Cleanup(w.shutdown)
@@ -810,5 +812,58 @@ func TestConfirmedFlushIsDurableSoonWithoutAnotherBatch(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	if got := g.until("", func() bool { return true }).text(); strings.Contains(got, `"id":"a"`) {
 		t.Errorf("answered twice: %s", got)
+	}
+}
+
+// countingStore counts the reads of many rows.
+type countingStore struct {
+	storage.Store
+	lists atomic.Int64
+}
+
+func (s *countingStore) List(ctx context.Context, id storage.ID, r storage.Range) iter.Seq2[storage.Entry, error] {
+	s.lists.Add(1)
+	return s.Store.List(ctx, id, r)
+}
+
+func TestTrimmingABusySessionReadsNothing(t *testing.T) {
+	w := newWorld(t, func(s *session.Server) { s.Retention = 400 * time.Millisecond })
+	c := w.open1()
+	for i := range 3000 {
+		c.post(call(fmt.Sprint(i), "echo")).wait()
+	}
+	oid := storage.ID{Class: session.Class, Name: c.id}
+	store := w.store.(*countingStore)
+	before := store.lists.Load()
+	rows := func() (n int) {
+		for e := range store.Store.List(t.Context(), oid, storage.Range{}) {
+			if strings.HasPrefix(e.Key, "e/") || strings.HasPrefix(e.Key, "s/") {
+				n++
+			}
+		}
+		return n
+	}
+	w.within(10*time.Second, "the log is gone", func() bool { return rows() == 0 })
+	if n := store.lists.Load() - before; n > 10 {
+		t.Errorf("%d reads of many rows for it", n)
+	}
+	if l := c.post(call(`"after"`, "echo")).wait(); l.opening.Refusal != nil {
+		t.Errorf("refused: %s", l.opening.Refusal.Body)
+	}
+}
+
+func TestDeliveredStreamIsReadBackForItsClient(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	l := c.post(call(`1`, "progress")).wait()
+	c.post(call(`2`, "echo")).wait() // its batch carries the row of the first
+	for range 2 {
+		if g := c.get(l.frames[1].ID).wait(); len(g.frames) != len(l.frames)-2 || g.end.Kind != session.Final {
+			t.Fatalf("%d of %d events came back, end %+v", len(g.frames), len(l.frames)-2, g.end)
+		}
+	}
+	w.reboot()
+	if g := c.get(l.frames[1].ID).wait(); len(g.frames) != len(l.frames)-2 {
+		t.Fatalf("after a restart %d of %d events came back", len(g.frames), len(l.frames)-2)
 	}
 }

@@ -98,6 +98,8 @@ type stream struct {
 	detached  time.Time
 	over      bool // a GET stream that another has taken the place of
 	dirty     bool // its row is behind
+	born      bool // opened in this epoch: its events are 1 to seq
+	recalled  bool // read back from storage for a client that came once more
 	bytes     int64
 	trimmed   EventID // what a full log was last trimmed to
 }
@@ -249,10 +251,11 @@ type (
 
 // mark is a part of the log that has reached its client: up to an event, at a time.
 type mark struct {
-	st    *stream
 	upto  EventID
 	at    time.Time
-	whole bool // the stream is done
+	whole bool  // the stream is done
+	born  bool  // all of the stream is of this epoch, from its first event on
+	bytes int64 // of the whole
 }
 
 // forget drops a stream whose rows are gone.

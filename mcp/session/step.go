@@ -73,6 +73,9 @@ func (s *state) tidy(o *out) {
 		if st.dirty && s.streams[st.id] == st {
 			st.dirty = false
 			o.put(prefixStream+st.id, st.row())
+			if st.done() && st.socket == nil {
+				delete(s.streams, st.id) // storage has all that is left of it
+			}
 		}
 	}
 	s.behind = s.behind[:0]

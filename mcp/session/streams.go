@@ -63,13 +63,33 @@ func (s *state) relieve(o *out) {
 		return // a server that is not configured any more has no bounds; nothing new comes
 	}
 	for over := s.logBytes - s.cfg.MaxLog/2; over > 0 && len(s.marks) > 0; {
-		m := s.marks[0]
-		s.marks = s.marks[1:]
-		if s.streams[m.st.id] == m.st {
-			o.trims = append(o.trims, trim{m.st, m.upto, m.whole})
-			over -= m.st.bytes
-		}
+		over -= s.trimFirst(o)
 	}
+}
+
+// trimFirst deletes what was flushed first, and returns how many bytes that
+// frees, if they are known.
+func (s *state) trimFirst(o *out) int64 {
+	m := s.marks[0]
+	s.marks[0] = mark{}
+	s.marks = s.marks[1:]
+	st := s.streams[m.upto.Stream]
+	switch {
+	case m.whole && m.born && st == nil:
+		// All keys are known, and nothing needs to be read.
+		for seq := uint64(1); seq <= m.upto.Seq; seq++ {
+			o.delete(eventKey(EventID{m.upto.Stream, m.upto.Epoch, seq}))
+		}
+		o.delete(prefixStream + m.upto.Stream)
+		s.logBytes -= m.bytes
+		return m.bytes
+	case st == nil && m.whole:
+		st = &stream{id: m.upto.Stream, post: true}
+	case st == nil:
+		return 0
+	}
+	o.trims = append(o.trims, trim{st, m.upto, m.whole})
+	return st.bytes
 }
 
 // bind attaches a socket to a stream, unbind detaches it.
@@ -82,6 +102,9 @@ func (s *state) unbind(st *stream) {
 	if st.socket != nil {
 		delete(s.sockets, st.socket)
 		st.socket, st.replaying = nil, false
+		if st.recalled {
+			delete(s.streams, st.id)
+		}
 	}
 }
 
@@ -159,7 +182,10 @@ func (s *state) onGet(g *Get, now time.Time, o *out) {
 			after = s.told(st, now, o)
 		}
 		switch {
-		case st == nil && after.Stream[0] == 'p', st != nil && st.post && st.answered() && !after.Less(st.last):
+		case st == nil && after.Stream[0] == 'p':
+			s.recall(after, g.Socket, o)
+			return
+		case st != nil && st.post && st.answered() && !after.Less(st.last):
 			// Nothing is left of this stream to come back for. A stream that opened only to
 			// end would have the client come back again.
 			o.do(openSocket{g.Socket, Opening{}})
@@ -187,6 +213,16 @@ func (s *state) told(st *stream, now time.Time, o *out) EventID {
 	return st.last
 }
 
+// recall reads a stream back that was delivered to its end, for a client that
+// comes once more within the retention.
+func (s *state) recall(after EventID, sock *Socket, o *out) {
+	st := &stream{id: after.Stream, post: true, recalled: true, replaying: true}
+	s.streams[st.id] = st
+	s.bind(st, sock)
+	st.replaying = true
+	o.reads = append(o.reads, read{st: st, after: after, socket: sock})
+}
+
 // openGet opens a new GET stream. It takes the place of the one before, and
 // carries what no stream could carry: messages that were held, and answers whose
 // own stream can't be resumed.
@@ -211,7 +247,7 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 			s.get = st
 			o.delete(prefixStream + old.id)
 		default:
-			s.marks = append(s.marks, mark{old, old.last, now, true})
+			s.marks = append(s.marks, mark{upto: EventID{old.id, max(old.last.Epoch, s.epoch), old.seq}, at: now, whole: true})
 		}
 		if old.sent.Less(old.last) {
 			o.reads = append(o.reads, read{st: old, after: old.sent})
@@ -343,6 +379,15 @@ func (s *state) onPage(p page, o *out) {
 	if st.socket != p.socket || !st.replaying {
 		return // superseded meanwhile
 	}
+	if st.recalled && st.sent.Stream == "" {
+		if len(p.frames) == 0 {
+			s.unbind(st)
+			o.do(openSocket{p.socket, Opening{}})
+			o.do(endSocket{p.socket, End{Kind: Final}})
+			return
+		}
+		o.do(openSocket{p.socket, Opening{Streaming: true}})
+	}
 	for _, f := range p.frames {
 		o.do(push{st.socket, f})
 	}
@@ -354,6 +399,9 @@ func (s *state) onPage(p page, o *out) {
 		return
 	}
 	st.replaying = false
+	if st.recalled {
+		st.last = p.last
+	}
 	s.finish(st, o)
 	if st.prime && !(st.post && st.answered()) && !st.sent.Less(st.last) {
 		s.prime(st, o) // else a client that is cut off again before an event comes has no id
@@ -371,7 +419,10 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 	if st == nil || st.socket != f.Socket {
 		return // superseded, or gone
 	}
-	if st.flushed.Stream == "" || st.flushed.Less(e) {
+	switch {
+	case st.recalled:
+		st.flushed = e
+	case st.flushed.Stream == "" || st.flushed.Less(e):
 		st.flushed, st.flushedAt = e, now
 		s.touch(st)
 		if st.last.Seq > 0 {
@@ -391,14 +442,14 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 func (s *state) mark(st *stream, now time.Time, o *out) {
 	defer s.relieve(o)
 	if st.done() {
-		s.marks = append(s.marks, mark{st, st.last, now, true})
+		s.marks = append(s.marks, mark{upto: st.last, at: now, whole: true, born: st.born, bytes: st.bytes})
 		return
 	}
-	if n := len(s.marks); n > 0 && s.marks[n-1].st == st && now.Sub(s.marks[n-1].at) < s.cfg.Retention/8 {
+	if n := len(s.marks); n > 0 && s.marks[n-1].upto.Stream == st.id && !s.marks[n-1].whole && now.Sub(s.marks[n-1].at) < s.cfg.Retention/8 {
 		s.marks[n-1].upto = st.flushed
 		return
 	}
-	s.marks = append(s.marks, mark{st, st.flushed, now, false})
+	s.marks = append(s.marks, mark{upto: st.flushed, at: now})
 }
 
 // onGone detaches a socket that its front has stopped reading. What it owes is
