@@ -23,21 +23,42 @@ func overlayOf(batches []*storage.Batch) *overlay {
 	o := &overlay{rows: map[string][]byte{}}
 	for _, b := range batches {
 		if b.Clear {
-			o.cleared = true
-			clear(o.rows)
+			o.clear()
 		}
 		for _, k := range b.Deletes {
-			o.rows[k] = nil
+			o.delete(k)
 		}
 		for _, e := range b.Puts {
-			v := e.Value
-			if v == nil {
-				v = []byte{}
-			}
-			o.rows[e.Key] = v
+			o.put(e.Key, e.Value)
 		}
 	}
 	return o
+}
+
+// put, delete and clear keep an overlay up to date with a batch that grows. A nil
+// overlay has not been read through yet.
+
+func (o *overlay) put(key string, value []byte) {
+	if o == nil {
+		return
+	}
+	if value == nil {
+		value = []byte{}
+	}
+	o.rows[key] = value
+}
+
+func (o *overlay) delete(key string) {
+	if o != nil {
+		o.rows[key] = nil
+	}
+}
+
+func (o *overlay) clear() {
+	if o != nil {
+		o.cleared = true
+		clear(o.rows)
+	}
 }
 
 func (o *overlay) get(ctx context.Context, s storage.Store, id storage.ID, key string) ([]byte, error) {

@@ -93,7 +93,7 @@ func afterOneCall(t *testing.T, s seams.Alarm) (*actor.Host, *clock.Fake, storag
 func alarmBecomes(t *testing.T, s storage.Store, id storage.ID, want time.Time) bool {
 	t.Helper()
 	var row storage.Alarm
-	for range 200 {
+	for range 2000 {
 		var err error
 		if row, err = s.Alarm(t.Context(), id); err != nil {
 			t.Fatal(err)

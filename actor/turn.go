@@ -17,6 +17,7 @@ type Turn struct {
 	inc   *incarnation
 	now   time.Time
 	batch *storage.Batch
+	view  *overlay // what the turn reads through, once it has read
 	after []func()
 }
 
@@ -43,11 +44,14 @@ func (t *Turn) Last() *Error { return t.inc.h.breaks.last(t.inc.id) }
 func (t *Turn) Context() context.Context { return t.inc.ctx }
 
 func (t *Turn) overlay() *overlay {
-	bs := t.inc.gate.unapplied()
-	if t.batch != nil {
-		bs = append(bs, t.batch)
+	if t.view == nil {
+		bs := t.inc.gate.unapplied()
+		if t.batch != nil {
+			bs = append(bs, t.batch)
+		}
+		t.view = overlayOf(bs)
 	}
-	return overlayOf(bs)
+	return t.view
 }
 
 // Get reads a row, nil when there is none.
@@ -73,6 +77,7 @@ func (t *Turn) write() *storage.Batch {
 // Put writes a row. The value must not be modified any more.
 func (t *Turn) Put(key string, value []byte) {
 	b := t.write()
+	t.view.put(key, value)
 	for i := range b.Puts {
 		if b.Puts[i].Key == key {
 			b.Puts[i].Value = value
@@ -85,6 +90,7 @@ func (t *Turn) Put(key string, value []byte) {
 // Delete deletes a row.
 func (t *Turn) Delete(key string) {
 	b := t.write()
+	t.view.delete(key)
 	for i := range b.Puts {
 		if b.Puts[i].Key == key {
 			b.Puts = append(b.Puts[:i], b.Puts[i+1:]...)
@@ -110,6 +116,7 @@ func (t *Turn) Clear() {
 
 func (t *Turn) clear() {
 	b := t.write()
+	t.view.clear()
 	b.Clear, b.Puts, b.Deletes = true, nil, nil
 	t.writeAlarm(storage.Alarm{})
 }
