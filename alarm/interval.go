@@ -34,11 +34,12 @@ func following(due time.Time, d time.Duration, now time.Time) time.Time {
 	if due.After(now) {
 		return due
 	}
-	missed := now.Sub(due) / d // exact: both are whole numbers of nanoseconds
-	if next := due.Add(missed * d); next.After(now) {
+	late := now.Sub(due)
+	reached := late - late%d // the last time on the grid that has passed, from due on
+	if next := due.Add(reached); next.After(now) {
 		return next // now.Sub has saturated
 	}
-	next := due.Add((missed + 1) * d)
+	next := due.Add(reached + d)
 	if !next.After(now) {
 		return now.Add(d) // centuries have been missed
 	}

@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"testing"
@@ -22,7 +21,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // what happened in which order.
 func history(seed uint64) (h []string) {
 	s := sim.NewScheduler(seed, start)
-	sys := pa.NewActorSystem(pa.WithLoggerFactory(func(*pa.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }))
+	sys := pa.NewActorSystem(pa.WithLoggerFactory(func(*pa.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
 	var pids []*pa.PID
 	for i := range 3 {
 		pid, err := sys.Root.SpawnNamed(pa.PropsFromFunc(func(ctx pa.Context) {

@@ -241,12 +241,11 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 		s.supersede(old, o)
 		old.over, old.flushedAt = true, now
 		s.touch(old)
-		switch {
-		case old.last.Seq == 0: // nothing to come back for
+		if old.last.Seq == 0 { // nothing to come back for
 			s.forget(old)
 			s.get = st
 			o.delete(prefixStream + old.id)
-		default:
+		} else {
 			s.marks = append(s.marks, mark{upto: EventID{old.id, max(old.last.Epoch, s.epoch), old.seq}, at: now, whole: true})
 		}
 		if old.sent.Less(old.last) {
