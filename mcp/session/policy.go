@@ -163,6 +163,10 @@ func (s *state) onRing(now time.Time, o *out) {
 		if s.rt.phase == none && due(s.active.Add(teardown)) {
 			o.clear = true
 			s.meta = nil
+			for _, st := range s.streams { // a flush that is confirmed from here on brings no row back
+				s.forget(st)
+			}
+			s.behind = nil
 		}
 		return
 	case s.cfg == nil:
