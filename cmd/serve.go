@@ -130,19 +130,30 @@ func serve(ctx context.Context, c *config.Config, stdout io.Writer, logger *slog
 
 	done := make(chan error, 1)
 	go func() { done <- h.drain(c.Drain) }()
-	select {
-	case err = <-done:
-	case s := <-signals:
-		// Nothing acknowledged is lost: this is what a crash is, too.
-		return fmt.Errorf("ended at once by a second signal (%v)", s)
-	case <-time.After(c.Drain + closeMargin):
-		return fmt.Errorf("ended while closing: not done %v after the drain time", closeMargin)
+	asked, late := time.Now(), time.After(c.Drain+closeMargin)
+	for draining := true; draining; {
+		select {
+		case err = <-done:
+			draining = false
+		case s := <-signals:
+			if time.Since(asked) < oneSignal {
+				continue
+			}
+			// Nothing acknowledged is lost: this is what a crash is, too.
+			return fmt.Errorf("ended at once by a second signal (%v)", s)
+		case <-late:
+			return fmt.Errorf("ended while closing: not done %v after the drain time", closeMargin)
+		}
 	}
 	if err = errors.Join(failed, err); err == nil {
 		logger.Info("ended")
 	}
 	return err
 }
+
+// oneSignal is how long signals count as one: a shell or a supervisor that passes
+// one on makes two of it.
+const oneSignal = 500 * time.Millisecond
 
 // closeMargin is how long closing the store may take after the drain time.
 const closeMargin = 10 * time.Second

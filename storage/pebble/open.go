@@ -117,7 +117,8 @@ func open(o Options, f *folder) (_ *Store, err error) {
 		}
 	}
 	opts := engineOptions(o, f, b)
-	cache := pebble.NewCache(o.CacheSize + memTableSize) // memtables are charged to it
+	// Memtables are charged to the cache: a smaller one has no room for blocks.
+	cache := pebble.NewCache(o.CacheSize + memTables*memTableSize)
 	defer cache.Unref()
 	opts.Cache = cache
 	b.db, err = openTorn(f, opts, func(cut string, err error) {
