@@ -21,10 +21,25 @@ func newLines(r io.Reader, max int) *lines {
 	return &lines{bufio.NewReaderSize(r, 16<<10), max}
 }
 
+// longLine is what is kept of a line that was too long: its size and its ends.
+type longLine struct {
+	size       int64
+	head, tail []byte
+}
+
+const (
+	// keptEnds is how much is kept of each end, in bytes.
+	keptEnds = 512
+	// endless is how many times longer than the limit a line may get.
+	endless = 16
+)
+
+var errEndless = errors.New("a line does not end")
+
 // next returns the next line, without its end, as bytes that the caller may
-// keep; or how many bytes the next line had when it was too long. The last line
-// needs no end.
-func (l *lines) next() (line []byte, skipped int64, err error) {
+// keep; or what is kept of it when it was too long, whose size is then not 0. The
+// last line needs no end.
+func (l *lines) next() (line []byte, skipped longLine, err error) {
 	for {
 		part, err := l.r.ReadSlice('\n')
 		ended := err == nil
@@ -32,10 +47,14 @@ func (l *lines) next() (line []byte, skipped int64, err error) {
 			part = part[:len(part)-1]
 		}
 		switch {
-		case skipped > 0:
-			skipped += int64(len(part))
+		case skipped.size > 0:
+			skipped.add(part)
+			if skipped.size > int64(l.max)*endless {
+				return nil, longLine{}, errEndless
+			}
 		case len(line)+len(part) > l.max:
-			skipped = int64(len(line) + len(part))
+			skipped.add(line)
+			skipped.add(part)
 			line = nil
 		default:
 			line = append(line, part...)
@@ -44,12 +63,19 @@ func (l *lines) next() (line []byte, skipped int64, err error) {
 		case ended:
 			return line, skipped, nil
 		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && (len(line) > 0 || skipped > 0):
+		case errors.Is(err, io.EOF) && (len(line) > 0 || skipped.size > 0):
 			return line, skipped, nil
 		default:
-			return nil, 0, err
+			return nil, longLine{}, err
 		}
 	}
+}
+
+func (l *longLine) add(part []byte) {
+	l.size += int64(len(part))
+	l.head = append(l.head, part[:min(len(part), keptEnds-len(l.head))]...)
+	l.tail = append(l.tail, part[max(0, len(part)-keptEnds):]...)
+	l.tail = append([]byte(nil), l.tail[max(0, len(l.tail)-keptEnds):]...)
 }
 
 // tail keeps the last max bytes that were written to it.

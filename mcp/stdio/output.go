@@ -43,14 +43,26 @@ func (r *Runtime) readStdout() {
 	noise := newNoise(r.log)
 	for {
 		line, skipped, err := in.next()
+		if errors.Is(err, errEndless) {
+			r.failed("wrote a line that does not end, so it was killed")
+			return
+		}
 		if err != nil {
 			// Most often the child is exiting; watch waits a little to see.
 			r.failed("closed its stdout and did not exit, so it was killed")
 			return
 		}
-		if skipped > 0 {
+		if skipped.size > 0 {
 			noise.log(slog.LevelError, "server wrote a line that is too long; it was skipped",
-				"bytes", skipped, "max", r.plugin.config.MaxLine)
+				"bytes", skipped.size, "max", r.plugin.config.MaxLine)
+			m, answered, lost := longAnswer(skipped, r.plugin.config.MaxLine)
+			switch {
+			case answered:
+				r.send(m)
+			case lost:
+				r.failed("wrote a line that is too long and may have been an answer, so it was killed")
+				return
+			}
 			continue
 		}
 		if len(line) == 0 || r.sending.Err() != nil {
@@ -65,6 +77,9 @@ func (r *Runtime) readStdout() {
 			} else {
 				noise.log(slog.LevelWarn, "server wrote an invalid message; it was skipped",
 					"error", err, "line", excerpt(line))
+			}
+			if m, ok := invalidAnswer(line, err); ok {
+				r.send(m)
 			}
 			continue
 		}

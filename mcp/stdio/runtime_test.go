@@ -48,6 +48,9 @@ func TestALineOverTheLimitIsSkipped(t *testing.T) {
 	if err := o.Deliver(t.Context(), wire.NewRequest("2", "big", fmt.Appendf(nil, `{"n":%d}`, max-frame+1))); err != nil {
 		t.Fatal(err)
 	}
+	if m := o.next(t); m.ID() != "2" || !m.IsError() {
+		t.Errorf("in place of the long answer came %.200s", m)
+	}
 	if got := o.call(t, "echo", `{"after":1}`); got != `{"after":1}` {
 		t.Errorf("after the long line: got %.80s", got)
 	}
