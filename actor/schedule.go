@@ -81,11 +81,11 @@ func (t *Turn) derive() error {
 	if inc.keeper == nil {
 		return nil
 	}
-	is, err := inc.keeper.Derive()
+	was, err := inc.alarmRow()
 	if err != nil {
 		return err
 	}
-	was, err := inc.alarmRow()
+	is, err := inc.keeper.Derive(was)
 	if err != nil {
 		return err
 	}

@@ -43,13 +43,15 @@ func NewKeeper(o KeeperOptions) *Keeper {
 // Schedule is the object's side.
 func (k *Keeper) Schedule() *Schedule { return &k.s }
 
-// Derive is what the object's alarm row has to be at the end of a turn.
-func (k *Keeper) Derive() (storage.Alarm, error) {
+// Derive is what the object's alarm row has to be at the end of a turn; was is what
+// it has been.
+func (k *Keeper) Derive(was storage.Alarm) (storage.Alarm, error) {
 	s := &k.s
 	rows, err := s.load()
 	if err != nil || s.gone {
 		return storage.Alarm{}, err
 	}
+	s.sources.resume(was)
 	now := rows.Now().Round(0)
 	answer := Recompute(s.table, s.alive.at(now), now)
 	framework := answer

@@ -18,6 +18,7 @@ type sources struct {
 	// running, has failed, or has left its deadline where it was.
 	hold     time.Time
 	running  bool
+	resumed  bool
 	failures int // of the owner's handler, in a row
 }
 
@@ -53,6 +54,14 @@ func (s *sources) list() []Source {
 		}
 	}
 	return all
+}
+
+// resume takes up the back-off that an earlier incarnation has left in the row.
+func (s *sources) resume(was storage.Alarm) {
+	if !s.resumed && was.Retry > 0 {
+		s.hold, s.failures = was.At, was.Retry
+	}
+	s.resumed = true
 }
 
 // due reports whether a source is due and the owner's handler must run. From
