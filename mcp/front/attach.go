@@ -159,7 +159,9 @@ func (x *exchange) lastResort(why session.Loss) {
 		x.no = refuse(status, x.about, wire.InternalError, "%s Send the request again in a moment.", why.Sentence)
 		x.no.with("Retry-After", "1")
 	default:
-		writeJSON(x.w, status, x.document(answers)) // no Retry-After: what has started is not repeated blindly
+		// Not 503, nor Retry-After: what sends a request again by itself on these must
+		// not repeat what may have started.
+		writeJSON(x.w, http.StatusInternalServerError, x.document(answers))
 	}
 }
 

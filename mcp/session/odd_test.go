@@ -261,3 +261,17 @@ func TestManyAndLargeAnswersMoveToAGet(t *testing.T) {
 		})
 	}
 }
+
+func TestSubscriptionsAreBoundedI12(t *testing.T) {
+	c := newWorld(t, nil).open1()
+	refused := 0
+	for i := range 1002 {
+		l := c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":"a://%d"}}`, i, i)).wait()
+		if strings.Contains(l.text(), "which is the limit") {
+			refused++
+		}
+	}
+	if refused != 2 {
+		t.Fatalf("%d of 1002 were refused, want 2", refused)
+	}
+}

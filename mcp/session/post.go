@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,6 +148,10 @@ func (s *state) version(p *Post) string {
 	return s.meta.Version
 }
 
+// maxSubs bounds the subscriptions of a session, each of which a rebuilt runtime is
+// told again.
+const maxSubs = 1000
+
 // admit stores a request's row and passes it on, or answers it here.
 func (s *state) admit(r *owed, creating bool, now time.Time, o *out) {
 	switch {
@@ -155,6 +160,9 @@ func (s *state) admit(r *owed, creating bool, now time.Time, o *out) {
 		return
 	case r.Method == "initialize" && !creating:
 		s.discharge(r, wire.NewError(r.ID, wire.InvalidRequest, "the session is initialized already", nil), o)
+		return
+	case r.Method == "resources/subscribe" && len(s.subs) >= maxSubs:
+		s.discharge(r, wire.NewError(r.ID, wire.InvalidRequest, fmt.Sprintf("the session has %d subscriptions, which is the limit; unsubscribe from some", maxSubs), nil), o)
 		return
 	case r.Method == "server/discover":
 		s.discharge(r, wire.NewError(r.ID, wire.MethodNotFound, "server/discover is not a method of this session's protocol revision", nil), o)

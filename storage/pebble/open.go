@@ -80,6 +80,7 @@ type Store struct {
 	folder  *folder
 	backend *backend
 	reads   gate
+	watch   *watch // nil where the file system is not the operating system's
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -153,7 +154,13 @@ func open(o Options, f *folder) (_ *Store, err error) {
 		return nil, f.fail(err)
 	}
 	b.failWith(c.Fail)
-	return &Store{Committer: c, db: b.db, folder: f, backend: b, reads: newGate()}, nil
+	s := &Store{Committer: c, db: b.db, folder: f, backend: b, reads: newGate()}
+	if o.FS == vfs.Default {
+		if s.watch, err = watchFolder(f.dir, c.Fail); err != nil {
+			return nil, f.fail(errors.Join(err, c.Close()))
+		}
+	}
+	return s, nil
 }
 
 func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
@@ -203,6 +210,7 @@ func (b *backend) checkFormat(f *folder) error {
 // Close implements storage.Store. It waits for reads that are under way; those
 // that begin later fail.
 func (s *Store) Close() error {
+	s.watch.stop()
 	if err := s.Committer.Close(); errors.Is(err, storage.ErrClosed) {
 		return err
 	} else if err != nil {
