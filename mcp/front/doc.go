@@ -54,7 +54,7 @@
 // not say in OpeningLimit what becomes of a request, or when answers are owed past
 // ResponseDeadline, the front answers each request that is still owed with the
 // error that its execution was lost. Where nothing has been sent yet, that is a
-// JSON body with 503. This is the only way in which a client can be told
+// JSON body with 500. This is the only way in which a client can be told
 // twice, once by the front and once, when it comes back, by the session; the id
 // of the last such event says that the client knows, see [session.EventID.Told].
 // Stats counts them.

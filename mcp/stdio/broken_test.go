@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ func TestAnAnswerThatIsTooLongIsStillAnAnswer(t *testing.T) {
 
 func TestALineThatDoesNotEndIsGivenUp(t *testing.T) {
 	l := newLines(strings.NewReader(strings.Repeat("x", 1000*(endless+1))), 1000)
-	if _, _, err := l.next(); err != errEndless {
+	if _, _, err := l.next(); !errors.Is(err, errEndless) {
 		t.Fatalf("got %v", err)
 	}
 }
