@@ -95,7 +95,10 @@ func (h *host) start() (err error) {
 	if err != nil {
 		return err
 	}
-	sessions, err := session.NewService(h.actors, session.Options{Servers: servers, Logger: logger})
+	sessions, err := session.NewService(h.actors, session.Options{
+		Servers: servers, Logger: logger,
+		TracerProvider: h.telemetry.TracerProvider(), MeterProvider: h.telemetry.MeterProvider(),
+	})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
@@ -27,6 +29,9 @@ type Post struct {
 	Batch    bool // Messages came in an array
 	// Create: the session does not exist yet; the one message is its initialize.
 	Create bool
+	// Trace is the span that the requests belong to, for the runtime to go on with.
+	// Not sampled: the runtime is told nothing.
+	Trace trace.SpanContext
 }
 
 // Get is a GET: a stream of its own, or with After the rest of an earlier one.

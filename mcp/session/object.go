@@ -137,6 +137,9 @@ func (obj *object) apply(t *actor.Turn, o *out) error {
 	for _, e := range o.effects {
 		obj.queue(t, e)
 	}
+	if len(o.settled) > 0 {
+		obj.measure(t, o.settled)
+	}
 	return nil
 }
 
@@ -218,9 +221,13 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		}
 	case tidyLater:
 		t.After(func() { obj.svc.host.Clock().AfterFunc(tidyAfter, func() { _ = obj.post(tidy{}) }) })
+	case opened:
+		if rt := obj.rt; rt != nil && rt.gen == e.gen {
+			t.After(rt.story.ready)
+		}
 	case closeRuntime:
 		if rt := obj.rt; rt != nil && rt.gen == e.gen {
-			t.After(rt.close)
+			t.After(func() { rt.close(e) })
 		}
 	}
 }

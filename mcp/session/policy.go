@@ -185,7 +185,7 @@ func (s *state) onRing(now time.Time, o *out) {
 	s.forgetApprovals(now, o)
 	if at := s.expiry(); !at.IsZero() && due(at) {
 		s.end(o)
-		s.endGeneration(Lost(ReasonEnded), now, o)
+		s.endGeneration(Lost(ReasonEnded), closedEnded, now, o)
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *state) enforce(v verdict, now time.Time, o *out) bool {
 // gets what is new, and a runtime is built when it asks for something.
 func (s *state) dispose(now time.Time, o *out) {
 	s.log.Info("idle runtime reclaimed", "generation", s.rt.gen, "idle", now.Sub(s.active))
-	s.closeRuntime(now, o)
+	s.closeRuntime(closedIdle, nil, now, o)
 	if s.get != nil {
 		s.supersede(s.get, o)
 	}
@@ -229,7 +229,7 @@ func (s *state) rest(now time.Time, o *out) {
 	if len(s.live) > 0 {
 		return
 	}
-	s.closeRuntime(now, o)
+	s.closeRuntime(closedShutdown, nil, now, o)
 	if s.get != nil {
 		s.supersede(s.get, o)
 	}
@@ -250,7 +250,7 @@ func (s *state) onDelete(d *Delete, now time.Time, o *out) {
 	}
 	s.active = now
 	s.end(o)
-	s.endGeneration(Lost(ReasonEnded), now, o)
+	s.endGeneration(Lost(ReasonEnded), closedEnded, now, o)
 	for _, id := range sortedKeys(s.streams) {
 		if st := s.streams[id]; st.socket != nil {
 			o.do(endSocket{st.socket, End{Kind: Final}})

@@ -61,7 +61,7 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 		}
 		r := &owed{
 			ID: m.ID(), Method: m.Method(), Token: wire.ID(m.Param(wire.TokenOfRequest)), Epoch: s.epoch, At: now.UTC().Round(0),
-			stream: st, ord: i, msg: m, size: int64(len(m.Bytes())),
+			stream: st, ord: i, msg: m, trace: p.Trace, size: int64(len(m.Bytes())),
 		}
 		if m.Is("tools/call") {
 			r.Tool = m.ParamString("name")
@@ -229,6 +229,7 @@ func (s *state) cancel(m wire.Message, o *out) {
 	}
 	r := found[0]
 	s.settleRow(r, o)
+	o.settle(r, wire.Message{})
 	if r.out != 0 {
 		s.tell(m.WithParam("requestId", encode(r.out)), o)
 	}
@@ -241,6 +242,7 @@ func (s *state) discharge(r *owed, answer wire.Message, o *out) {
 	if !s.settleRow(r, o) {
 		return
 	}
+	o.settle(r, answer)
 	s.append(s.carrier(r.stream), answer, r.ID, o)
 	s.finish(r.stream, o)
 }
@@ -248,6 +250,7 @@ func (s *state) discharge(r *owed, answer wire.Message, o *out) {
 // lose answers a row with a loss.
 func (s *state) lose(r *owed, l Loss, o *out) {
 	l.Started, l.Epoch, l.Tool = r.Started, r.Epoch, r.Tool
+	r.lost = l.Reason
 	s.discharge(r, l.Answer(r.ID), o)
 	if r.Method == "initialize" {
 		s.end(o)

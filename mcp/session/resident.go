@@ -38,6 +38,7 @@ type resident struct {
 	log    *slog.Logger
 	post   func(any) error
 	charge func(int64) (func(), error)
+	story  *story
 
 	life   context.Context // ends when the runtime is to be closed, or the incarnation is over
 	cancel context.CancelFunc
@@ -61,8 +62,9 @@ func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
 		log: s.log.With("generation", gen), post: obj.post, charge: t.Charger(),
 		room: semaphore.NewWeighted(maxFromRuntime), wake: make(chan struct{}, 1), releases: map[int]func(){}, ended: make(chan struct{}),
 	}
+	rt.story = obj.newStory(t, gen)
 	rt.life, rt.cancel = context.WithCancel(context.Background())
-	rt.forget = t.OnBreak(func(error) { rt.cancel() })
+	rt.forget = t.OnBreak(rt.broken)
 	return rt
 }
 
@@ -80,16 +82,20 @@ func (rt *resident) run() {
 		<-before.ended
 	}
 	defer rt.svc.ended(rt)
+	rt.story.begin()
 	r, err := rt.build()
 	if err != nil {
+		rt.story.failed(err)
 		_ = rt.post(built{rt.gen, err})
 		<-rt.life.Done()
 	} else {
 		rt.svc.residents.Add(1)
+		rt.story.resident()
 		if rt.post(built{rt.gen, nil}) == nil {
 			rt.serve(r)
 		}
 		rt.closeRuntime(r)
+		rt.story.reaped()
 		rt.svc.residents.Add(-1)
 	}
 	rt.cancel()
@@ -179,7 +185,19 @@ func (rt *resident) deliver(m wire.Message) {
 	}
 }
 
-func (rt *resident) close() { rt.cancel() }
+// close ends the generation in order, broken because its incarnation was reset.
+func (rt *resident) close(e closeRuntime) {
+	if e.err != nil {
+		rt.story.failed(e.err)
+	}
+	rt.story.closing(e.why, e.idle)
+	rt.cancel()
+}
+
+func (rt *resident) broken(err error) {
+	rt.story.reset(err)
+	rt.cancel()
+}
 
 // The mcp.Session of the plugin.
 

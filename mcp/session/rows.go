@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
@@ -55,6 +57,8 @@ type owed struct {
 	size   int64
 	paused time.Time // since when it waits for a person; zero when it does not
 	told   []byte    // its params, where a rebuilt runtime must be told them
+	lost   string    // the reason, once it is answered as lost
+	trace  trace.SpanContext
 }
 
 func (r *owed) key() string { return fmt.Sprintf("%s%s/%03d", prefixOwed, r.stream.id, r.ord) }

@@ -68,6 +68,7 @@ func (s *state) send(r *owed, o *out) {
 	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 		r.told = r.msg.Params()
 	}
+	m = traced(m, r.trace)
 	r.msg = wire.Message{}
 	o.do(deliver{s.rt.gen, m})
 }
@@ -76,6 +77,7 @@ func (s *state) send(r *owed, o *out) {
 // then what waits.
 func (s *state) opened(o *out) {
 	s.rt.phase = ready
+	o.do(opened{s.rt.gen})
 	if s.initialized != nil {
 		o.do(deliver{s.rt.gen, mustParse(s.initialized)})
 	}
@@ -223,14 +225,16 @@ func (s *state) onAnswer(m wire.Message, now time.Time, o *out) {
 
 // onInitialized answers the client's own initialize and records what was agreed.
 func (s *state) onInitialized(r *owed, m wire.Message, now time.Time, o *out) {
+	var err error
 	version := gjson.GetBytes(m.Result(), "protocolVersion").Str
 	switch {
 	case m.IsError():
+		err = fmt.Errorf("the server refused initialize: %s", m.Error())
 		s.discharge(r, m.WithID(r.ID), o)
 		s.end(o)
 	case !Known(version):
-		s.discharge(r, wire.NewError(r.ID, wire.InternalError,
-			fmt.Sprintf("the server speaks protocol revision %q, which this host does not know", version), nil), o)
+		err = fmt.Errorf("the server speaks protocol revision %q, which this host does not know", version)
+		s.discharge(r, wire.NewError(r.ID, wire.InternalError, err.Error(), nil), o)
 		s.end(o)
 	default:
 		s.meta.Version, s.result = version, m.Result()
@@ -240,7 +244,7 @@ func (s *state) onInitialized(r *owed, m wire.Message, now time.Time, o *out) {
 		s.discharge(r, m.WithID(r.ID), o)
 		return
 	}
-	s.closeRuntime(now, o)
+	s.closeRuntime(closedBuild, err, now, o)
 }
 
 // onOwnAnswer handles the answers that the client does not see.
@@ -310,12 +314,13 @@ func (s *state) buildFailed(err error, now time.Time, o *out) {
 	l.Detail = err.Error()
 	for _, r := range s.ofGeneration() {
 		l.Epoch, l.Tool = r.Epoch, r.Tool
+		r.lost = l.Reason
 		s.discharge(r, wire.NewError(r.ID, wire.InternalError, sentences[ReasonBuild]+" "+l.Detail, l), o)
 		if r.Method == "initialize" {
 			s.end(o)
 		}
 	}
-	s.closeRuntime(now, o)
+	s.closeRuntime(closedBuild, err, now, o)
 }
 
 // ofGeneration lists the rows that the present runtime is to answer.
@@ -337,29 +342,29 @@ func (s *state) onExited(e exited, now time.Time, o *out) {
 	}
 	l := Lost(ReasonExited)
 	l.Detail = err.Error()
-	s.endGeneration(l, now, o)
+	s.endGeneration(l, closedExited, now, o)
 }
 
 var errExited = fmt.Errorf("the server ended without a reason")
 
 // endGeneration answers what the runtime owes as lost, and closes it.
-func (s *state) endGeneration(l Loss, now time.Time, o *out) {
+func (s *state) endGeneration(l Loss, why ending, now time.Time, o *out) {
 	for _, r := range s.ofGeneration() {
 		s.lose(r, l, o)
 	}
-	s.closeRuntime(now, o)
+	s.closeRuntime(why, nil, now, o)
 }
 
 // closeRuntime begins to close the runtime; what comes meanwhile waits and builds
 // the next once it is reaped.
-func (s *state) closeRuntime(now time.Time, o *out) {
+func (s *state) closeRuntime(why ending, err error, now time.Time, o *out) {
 	if s.rt.phase == none || s.rt.phase == closing {
 		return
 	}
 	s.rt.phase, s.rt.since = closing, now
 	s.rt.rows, s.rt.own, s.rt.waiting, s.rt.noted = nil, nil, nil, 0
 	s.dropAsks(now, o)
-	o.do(closeRuntime{s.rt.gen})
+	o.do(closeRuntime{s.rt.gen, why, err, now.Sub(s.active)})
 }
 
 func (s *state) onClosed(e closed, now time.Time, o *out) {

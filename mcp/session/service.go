@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/mcp/wire"
 	"github.com/kalpahost/kalpa/storage"
@@ -38,6 +41,10 @@ type Options struct {
 	Servers []Server
 	// Logger takes what operators should know. Default: the host's.
 	Logger *slog.Logger
+	// TracerProvider and MeterProvider take the spans and the figures. Nil:
+	// OpenTelemetry's global ones.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
 	// CloseTimeout bounds the closing of one runtime. Default: 10 s.
 	CloseTimeout time.Duration
 }
@@ -48,6 +55,7 @@ type Service struct {
 	log          *slog.Logger
 	servers      map[string]*Server
 	closeTimeout time.Duration
+	telemetry    *telemetry
 	running      sync.WaitGroup // runtimes, from their building to their end
 	residents    atomic.Int64
 
@@ -82,6 +90,10 @@ func NewService(h *actor.Host, o Options) (*Service, error) {
 	if s.closeTimeout == 0 {
 		s.closeTimeout = 10 * time.Second
 	}
+	var err error
+	if s.telemetry, err = newTelemetry(h.Clock(), o.TracerProvider, o.MeterProvider); err != nil {
+		return nil, err
+	}
 	var errs []error
 	for _, srv := range o.Servers {
 		srv.defaults()
@@ -90,6 +102,9 @@ func NewService(h *actor.Host, o Options) (*Service, error) {
 			errs = append(errs, fmt.Errorf("two servers are named %q", srv.Name))
 		}
 		s.servers[srv.Name] = &srv
+		for isolate := range h.Isolates() {
+			s.telemetry.begin(place{isolate, srv.Name})
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
 	"github.com/kalpahost/kalpa/actor"
@@ -102,10 +104,16 @@ type world struct {
 	buildDelay  time.Duration
 	replies     chan wire.Message
 	serverTuned func(*session.Server)
+	tracing     trace.TracerProvider
+	metering    metric.MeterProvider
 }
 
 func newWorld(t *testing.T, tune func(*session.Server)) *world {
-	w := &world{t: t, store: &countingStore{Store: storage.NewMemory()}, version: "2025-11-25", replies: make(chan wire.Message, 10), serverTuned: tune}
+	return (&world{serverTuned: tune}).begin(t)
+}
+
+func (w *world) begin(t *testing.T) *world {
+	w.t, w.store, w.version, w.replies = t, &countingStore{Store: storage.NewMemory()}, "2025-11-25", make(chan wire.Message, 10)
 	t.Cleanup(func() { w.store.Close() })
 	w.boot()
 	t.Cleanup(w.shutdown)
@@ -122,7 +130,7 @@ func (w *world) boot() {
 	if w.serverTuned != nil {
 		w.serverTuned(&srv)
 	}
-	if w.svc, err = session.NewService(h, session.Options{Servers: []session.Server{srv}}); err != nil {
+	if w.svc, err = session.NewService(h, session.Options{Servers: []session.Server{srv}, TracerProvider: w.tracing, MeterProvider: w.metering}); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := h.Start(); err != nil {

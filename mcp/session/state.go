@@ -133,6 +133,7 @@ type out struct {
 	trims   []trim
 	effects []effect
 	moved   int64 // bytes moved to the GET stream
+	settled []settlement
 }
 
 // read asks for a page of a stream's events after a position; the driver answers
@@ -164,6 +165,11 @@ func (o *out) put(key string, value []byte) {
 func (o *out) delete(key string) { o.deletes = append(o.deletes, key) }
 func (o *out) do(e effect)       { o.effects = append(o.effects, e) }
 
+// settle notes the end of a request; answer is zero when it was taken back.
+func (o *out) settle(r *owed, answer wire.Message) {
+	o.settled = append(o.settled, settlement{r.Method, r.At, answer, r.lost})
+}
+
 // effect is something to do when the batch is durable.
 type effect interface{ isEffect() }
 
@@ -191,8 +197,15 @@ type (
 	tidyLater struct{}
 	// readLater asks for reads in batches of their own; it comes back as an event.
 	readLater struct{ reads []read }
+	// opened says that the handshake with a generation is over.
+	opened struct{ gen uint64 }
 	// closeRuntime asks for the runtime of a generation to be closed; closed comes back.
-	closeRuntime struct{ gen uint64 }
+	closeRuntime struct {
+		gen  uint64
+		why  ending
+		err  error         // of a build that failed
+		idle time.Duration // since the last request or reply
+	}
 )
 
 func (openSocket) isEffect()   {}
@@ -200,6 +213,7 @@ func (push) isEffect()         {}
 func (endSocket) isEffect()    {}
 func (build) isEffect()        {}
 func (deliver) isEffect()      {}
+func (opened) isEffect()       {}
 func (closeRuntime) isEffect() {}
 func (tidyLater) isEffect()    {}
 func (readLater) isEffect()    {}

@@ -47,7 +47,7 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.draining = true
 		s.rest(now, o)
 	case hasten:
-		s.endGeneration(LostTo(shutdown), now, o)
+		s.endGeneration(LostTo(shutdown), closedShutdown, now, o)
 		for _, id := range sortedKeys(s.streams) {
 			s.supersede(s.streams[id], o)
 		}

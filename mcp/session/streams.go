@@ -204,6 +204,8 @@ func (s *state) onGet(g *Get, now time.Time, o *out) {
 func (s *state) told(st *stream, now time.Time, o *out) EventID {
 	for _, r := range slices.Clone(st.owes) {
 		s.settleRow(r, o)
+		r.lost = ReasonUnanswered
+		o.settle(r, wire.Message{})
 	}
 	if st.last.Seq > 0 {
 		st.flushed, st.flushedAt = st.last, now

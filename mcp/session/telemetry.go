@@ -1,0 +1,227 @@
+package session
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/internal/clock"
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+const scope = "github.com/kalpahost/kalpa/mcp/session"
+
+// Keys of attributes. Those of spans that no convention names begin with kalpa;
+// those of metrics are short, since they are Prometheus labels. Session ids are
+// for spans alone.
+const (
+	keyServer     = attribute.Key("kalpa.server")
+	keySession    = attribute.Key("mcp.session.id")
+	keyEpoch      = attribute.Key("kalpa.epoch")
+	keyGeneration = attribute.Key("kalpa.generation")
+	keyIsolate    = attribute.Key("kalpa.isolate")
+	keyResidents  = attribute.Key("kalpa.residents")
+	keyRebuilt    = attribute.Key("kalpa.rebuilt")
+	keyReason     = attribute.Key("kalpa.reason")
+	keyIdle       = attribute.Key("kalpa.idle_ms")
+	keyCause      = attribute.Key("kalpa.cause")
+
+	labelServer  = attribute.Key("server")
+	labelIsolate = attribute.Key("isolate")
+	labelReason  = attribute.Key("reason")
+	labelOutcome = attribute.Key("outcome")
+	labelMethod  = attribute.Key("mcp.method.name")
+	labelError   = attribute.Key("error.type")
+)
+
+// place is where a runtime is resident.
+type place struct {
+	isolate int
+	server  string
+}
+
+func (p place) labels(more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(more, labelIsolate.String(strconv.Itoa(p.isolate)), labelServer.String(p.server))...))
+}
+
+// telemetry is the instruments of a service. Steps know nothing of them: the
+// driver uses them, on what a step has yielded.
+type telemetry struct {
+	clock  clock.Clock
+	tracer trace.Tracer
+
+	gauge            metric.Int64UpDownCounter
+	builds, disposed metric.Int64Counter
+	requests         metric.Int64Counter
+	duration         metric.Float64Histogram
+
+	mu        sync.Mutex
+	residents map[int]int64 // by isolate
+}
+
+// buckets of request durations, in seconds: the convention's.
+var buckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
+
+func newTelemetry(c clock.Clock, tp trace.TracerProvider, mp metric.MeterProvider) (_ *telemetry, err error) {
+	if tp == nil {
+		tp = otel.GetTracerProvider()
+	}
+	if mp == nil {
+		mp = otel.GetMeterProvider()
+	}
+	t := &telemetry{clock: c, tracer: tp.Tracer(scope), residents: map[int]int64{}}
+	m := mp.Meter(scope)
+	note := func(e error) {
+		if err == nil {
+			err = e
+		}
+	}
+	t.gauge, err = m.Int64UpDownCounter("kalpa.mcp.resident_runtimes", metric.WithUnit("{runtime}"),
+		metric.WithDescription("Runtimes that are built and not yet reaped."))
+	var e error
+	t.builds, e = m.Int64Counter("kalpa.mcp.runtime.builds", metric.WithUnit("{runtime}"),
+		metric.WithDescription("Runtimes that were asked for, by outcome: ready or failed."))
+	note(e)
+	t.disposed, e = m.Int64Counter("kalpa.mcp.runtime.disposals", metric.WithUnit("{runtime}"),
+		metric.WithDescription("Runtimes that were resident and have been reaped, by reason."))
+	note(e)
+	t.requests, e = m.Int64Counter("kalpa.mcp.requests", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests that sessions have accepted and settled, by outcome; lost ones by reason."))
+	note(e)
+	t.duration, e = m.Float64Histogram("mcp.server.operation.duration", metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(buckets...),
+		metric.WithDescription("From a request's admission to its answer."))
+	note(e)
+	return t, err
+}
+
+// begin makes the series of a place known, so that a gauge that has never moved
+// says 0.
+func (t *telemetry) begin(p place) { t.gauge.Add(context.Background(), 0, p.labels()) }
+
+// add moves the gauge of resident runtimes and returns that of the isolate.
+func (t *telemetry) add(p place, n int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gauge.Add(context.Background(), n, p.labels())
+	t.residents[p.isolate] += n
+	return t.residents[p.isolate]
+}
+
+func (t *telemetry) of(isolate int) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.residents[isolate]
+}
+
+// measure counts what a step has settled, once that is durable.
+func (obj *object) measure(t *actor.Turn, all []settlement) {
+	if obj.s.meta == nil {
+		return // nothing is left of the session
+	}
+	server, now := obj.s.meta.Server, t.Now()
+	t.After(func() { obj.svc.telemetry.settled(server, all, now) })
+}
+
+// settlement is the end of a request in the ledger.
+type settlement struct {
+	method string
+	at     time.Time // of its admission
+	answer wire.Message
+	lost   string // the reason, where its execution was lost
+}
+
+// settled counts what a step has settled.
+func (t *telemetry) settled(server string, all []settlement, now time.Time) {
+	ctx := context.Background()
+	if !t.requests.Enabled(ctx) && !t.duration.Enabled(ctx) {
+		return
+	}
+	for _, e := range all {
+		outcome, kind := e.outcome()
+		about := []attribute.KeyValue{labelServer.String(server), labelMethod.String(bounded(e.method))}
+		count := append(about[:2:2], labelOutcome.String(outcome))
+		if outcome == outcomeLost {
+			count = append(count, labelReason.String(e.lost))
+		}
+		t.requests.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(count...)))
+		if kind != "" {
+			about = append(about, labelError.String(kind))
+		}
+		t.duration.Record(ctx, max(now.Sub(e.at), 0).Seconds(), metric.WithAttributeSet(attribute.NewSet(about...)))
+	}
+}
+
+// The outcomes of a request.
+const (
+	outcomeResult    = "result"
+	outcomeError     = "error"
+	outcomeLost      = "lost"
+	outcomeCancelled = "cancelled"
+)
+
+// outcome is how a request ended, and the class of the error where it is one.
+func (e settlement) outcome() (outcome, kind string) {
+	switch {
+	case e.lost != "":
+		return outcomeLost, e.lost
+	case e.answer.IsZero():
+		return outcomeCancelled, outcomeCancelled
+	case e.answer.IsError():
+		return outcomeError, knownCode(gjson.GetBytes(e.answer.Error(), "code").Raw)
+	case e.method == "tools/call" && gjson.GetBytes(e.answer.Result(), "isError").Bool():
+		return outcomeResult, "tool_error"
+	}
+	return outcomeResult, ""
+}
+
+// knownCode keeps the codes of JSON-RPC and MCP apart, and nothing else: a server
+// can make up any number.
+func knownCode(code string) string {
+	switch code {
+	case "-32700", "-32600", "-32601", "-32602", "-32603", "-32002", "-32800", "-32801", "-32042":
+		return code
+	}
+	return "_OTHER"
+}
+
+// bounded is a method that the protocol has, or "other": a client can make up
+// any name.
+func bounded(method string) string {
+	switch method {
+	case "initialize", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get",
+		"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+		"completion/complete", "logging/setLevel",
+		"tasks/get", "tasks/update", "tasks/cancel", "tasks/list", "tasks/result":
+		return method
+	}
+	return "other"
+}
+
+// traced gives a request toward a runtime the trace that it belongs to, where the
+// client's params allow it. Without a trace the message is as the client wrote it.
+func traced(m wire.Message, c trace.SpanContext) wire.Message {
+	if !c.IsSampled() {
+		return m
+	}
+	if old := m.Param("_meta"); len(m.Params()) == 0 || len(old) > 0 && old[0] != '{' {
+		return m
+	}
+	fields := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), c), fields)
+	for _, k := range [...]string{"traceparent", "tracestate"} {
+		if v := fields[k]; v != "" {
+			m = m.WithParam("_meta."+k, encode(v))
+		}
+	}
+	return m
+}
