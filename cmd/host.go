@@ -107,6 +107,7 @@ func (h *host) start() (err error) {
 		f, err := front.New(front.Options{
 			Sessions: sessions, Server: s.Name, Logger: logger,
 			AllowedHosts: c.AllowHosts, AllowedOrigins: c.AllowOrigins,
+			TracerProvider: h.telemetry.TracerProvider(), MeterProvider: h.telemetry.MeterProvider(),
 		})
 		if err != nil {
 			return &usageError{err: err}

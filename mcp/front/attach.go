@@ -137,8 +137,12 @@ func (x *exchange) lastResort(why session.Loss) {
 		why.Epoch = at.Epoch
 	}
 	answers := x.owes.lost(why)
+	x.outcome, x.reason = lost, why.Reason
+	if len(answers) > 0 {
+		x.answer(answers[0].Bytes())
+	}
 	x.f.count.lastResorts.Add(int64(len(answers)))
-	x.f.o.Logger.Warn("exchange ended without its session", "server", x.f.o.Server, "session", x.id,
+	x.f.o.Logger.WarnContext(x.ctx, "exchange ended without its session", "server", x.f.o.Server, "session", x.id,
 		"answered", len(answers), "reason", why.Reason, "cause", x.link.cause)
 	const status = http.StatusServiceUnavailable
 	switch {
@@ -188,6 +192,7 @@ func (x *exchange) park(why session.Loss, retry time.Duration) {
 		return
 	}
 	x.f.count.parked.Add(1)
+	x.outcome = parked
 	x.end(retry)
 }
 
@@ -197,7 +202,7 @@ func (x *exchange) end(retry time.Duration) {
 		x.out.retry(retry)
 	}
 	if err := x.out.flush(); err != nil {
-		x.f.o.Logger.Debug("stream cut", "server", x.f.o.Server, "session", x.id, "err", err)
+		x.f.o.Logger.DebugContext(x.ctx, "stream cut", "server", x.f.o.Server, "session", x.id, "err", err)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
@@ -42,6 +44,9 @@ type exchange struct {
 	withheld bool
 	no       *Refusal
 
+	span            trace.Span // of a POST; nil for all else
+	outcome, reason string     // for it; empty: nothing out of the ordinary
+
 	wake      *wake
 	openBy    time.Time // the session must have said what becomes of the exchange
 	quietTill time.Time // a keep-alive is due
@@ -77,6 +82,7 @@ func (x *exchange) run(first session.Event) *Refusal {
 		case x.link.turn <- struct{}{}:
 			over = x.attach()
 		case <-x.r.Context().Done():
+			x.outcome = left
 			x.gone()
 			over = true
 		case <-x.f.closing:
@@ -114,7 +120,7 @@ func (x *exchange) unsent(err error) *Refusal {
 	if errors.Is(err, session.ErrUnknown) {
 		return unknown(x.about)
 	}
-	x.f.o.Logger.Warn("session can't take a request", "server", x.f.o.Server, "session", x.id, "err", err)
+	x.f.o.Logger.WarnContext(x.ctx, "session can't take a request", "server", x.f.o.Server, "session", x.id, "err", err)
 	return busy(x.about, "The session can't take the request now: %v. It has not been executed; send it again in a moment.", err)
 }
 
@@ -185,10 +191,13 @@ func (x *exchange) write(frames []session.Frame) (wrote bool, err error) {
 		if f.Answers != "" && x.owes != nil && !x.owes.answered(f.Answers) {
 			x.withheld = true
 			x.f.count.repeated.Add(1)
-			x.f.o.Logger.Error("answer to a request that is not owed withheld", "server", x.f.o.Server, "session", x.id, "event", f.ID, "request", f.Answers)
+			x.f.o.Logger.ErrorContext(x.ctx, "answer to a request that is not owed withheld", "server", x.f.o.Server, "session", x.id, "event", f.ID, "request", f.Answers)
 			continue
 		}
 		x.start()
+		if f.Answers != "" {
+			x.answer(f.Data)
+		}
 		if err := x.out.event(f.ID, f.Data); err != nil {
 			return wrote, err
 		}
@@ -208,7 +217,8 @@ func (x *exchange) flush() error {
 
 // cut ends an exchange whose client does not read, or is gone.
 func (x *exchange) cut(err error) {
-	x.f.o.Logger.Debug("stream cut", "server", x.f.o.Server, "session", x.id, "err", err)
+	x.f.o.Logger.DebugContext(x.ctx, "stream cut", "server", x.f.o.Server, "session", x.id, "err", err)
+	x.outcome = left
 	x.gone()
 }
 

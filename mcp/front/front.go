@@ -7,13 +7,16 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
 // Front serves the endpoint of one server. It is safe for concurrent use.
 type Front struct {
-	o Options
+	o      Options
+	tracer trace.Tracer
 
 	closing chan struct{} // closed when Shutdown begins
 	turns   chan struct{} // holds a token for each exchange that is attaching
@@ -50,9 +53,15 @@ func New(o Options) (*Front, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	return &Front{
-		o: o, closing: make(chan struct{}), drained: make(chan struct{}), turns: make(chan struct{}, o.MaxAttaching),
-	}, nil
+	f := &Front{
+		o: o, tracer: o.tracer(), closing: make(chan struct{}), drained: make(chan struct{}), turns: make(chan struct{}, o.MaxAttaching),
+	}
+	if o.MeterProvider != nil {
+		if err := f.instrument(o.MeterProvider); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
 }
 
 // Stats returns the current figures.

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/kalpahost/kalpa/internal/clock"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/session"
@@ -87,6 +90,11 @@ type Options struct {
 	// Clock is the time that all of these but BodyLimit and WriteLimit run on; those
 	// two belong to the network. Nil: the system's.
 	Clock clock.Clock
+	// TracerProvider takes the spans of requests. Nil: OpenTelemetry's global one.
+	TracerProvider trace.TracerProvider
+	// MeterProvider takes the figures of [Front.Stats], for as long as it lives. Nil:
+	// nobody does.
+	MeterProvider metric.MeterProvider
 	// Logger takes what an operator wants to know. Nil: [slog.Default].
 	Logger *slog.Logger
 }

@@ -60,11 +60,14 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, caller session.Call
 	} else {
 		x.expireAt = x.now().Add(f.o.ResponseDeadline)
 	}
-	p := &session.Post{Socket: x.socket, Caller: caller, Stream: session.NewStream(), Messages: ms, Batch: batch, Create: creates}
+	x.begin(ms)
+	p := &session.Post{Socket: x.socket, Caller: caller, Stream: session.NewStream(), Messages: ms, Batch: batch, Create: creates, Trace: x.trace()}
 	x.again = func(s *session.Socket, after string) session.Event {
 		return &session.Attach{Socket: s, Post: *p, After: after}
 	}
-	return x.run(p)
+	no = x.run(p)
+	x.tell(no)
+	return no
 }
 
 // malformed explains why a body is not what it should be.

@@ -172,8 +172,10 @@ const (
 // outcome is how a request ended, and the class of the error where it is one.
 func (e settlement) outcome() (outcome, kind string) {
 	switch {
+	case e.lost != "" && e.answer.IsZero():
+		return outcomeLost, strconv.Itoa(int(wire.LostExecution))
 	case e.lost != "":
-		return outcomeLost, e.lost
+		return outcomeLost, knownCode(gjson.GetBytes(e.answer.Error(), "code").Raw)
 	case e.answer.IsZero():
 		return outcomeCancelled, outcomeCancelled
 	case e.answer.IsError():
@@ -188,7 +190,7 @@ func (e settlement) outcome() (outcome, kind string) {
 // can make up any number.
 func knownCode(code string) string {
 	switch code {
-	case "-32700", "-32600", "-32601", "-32602", "-32603", "-32002", "-32800", "-32801", "-32042":
+	case "-32700", "-32600", "-32601", "-32602", "-32603", "-32010", "-32002", "-32800", "-32801", "-32042":
 		return code
 	}
 	return "_OTHER"

@@ -393,7 +393,7 @@ func TestRequestsAreCountedByOutcome(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	durations := o.figures("mcp.server.operation.duration")
-	if durations["mcp.method.name=tools/call,server=model"] != 1 || durations["error.type=exited,mcp.method.name=tools/call,server=model"] != 1 ||
+	if durations["mcp.method.name=tools/call,server=model"] != 1 || durations["error.type=-32010,mcp.method.name=tools/call,server=model"] != 1 ||
 		durations["error.type=-32601,mcp.method.name=other,server=model"] != 1 {
 		t.Errorf("durations: %v", durations)
 	}
