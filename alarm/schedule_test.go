@@ -164,22 +164,30 @@ func TestHungIntervalIsGivenUpAfter30s(t *testing.T) {
 	o.now = o.alarm.At
 	var w Work
 	o.turn(func(*Schedule) { w, _ = o.keeper.Wake(0) })
-	var ctx context.Context
-	var hung Run
-	o.turn(func(*Schedule) { ctx, hung, _ = o.keeper.Begin(context.Background(), w.Runs[0]) })
+	var hung struct {
+		ctx context.Context
+		run Run
+	}
+	o.turn(func(*Schedule) {
+		ctx, run, err := o.keeper.Begin(context.Background(), w.Runs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		hung.ctx, hung.run = ctx, run //nolint:fatcontext // the run is looked at from outside
+	})
 	if want := o.now.Add(30 * time.Second); !o.alarm.At.Equal(want) {
 		t.Fatalf("a run in progress is looked at again at %v, want %v", o.alarm.At, want)
 	}
 	o.now = o.alarm.At
 	o.wake(nil)
-	if !errors.Is(context.Cause(ctx), ErrHung) || !o.logged("outlasted its limit") {
-		t.Errorf("the context of a hung run is %v; the log: %s", context.Cause(ctx), &o.log)
+	if !errors.Is(context.Cause(hung.ctx), ErrHung) || !o.logged("outlasted its limit") {
+		t.Errorf("the context of a hung run is %v; the log: %s", context.Cause(hung.ctx), &o.log)
 	}
 	if next := o.alarm.At.Sub(o.now); next < DefaultBase || next > 10*time.Second {
 		t.Errorf("the next run is %v from now, want a retry, not later than the grid", next)
 	}
 	before := o.alarm
-	o.turn(func(*Schedule) { _, _ = o.keeper.Ran(hung, nil) })
+	o.turn(func(*Schedule) { _, _ = o.keeper.Ran(hung.run, nil) })
 	if o.alarm != before {
 		t.Error("the run that was given up still counts")
 	}

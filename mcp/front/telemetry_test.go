@@ -77,7 +77,7 @@ func told(t *testing.T, o Options, header, body, script string) (spans []sdktrac
 func attributes(s sdktrace.ReadOnlySpan) string {
 	var all []string
 	for _, a := range s.Attributes() {
-		all = append(all, string(a.Key)+"="+a.Value.Emit())
+		all = append(all, string(a.Key)+"="+a.Value.String())
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")
