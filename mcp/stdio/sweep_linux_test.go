@@ -224,6 +224,8 @@ func TestAHostInsideAChildOfAnotherIsMarkedByBoth(t *testing.T) {
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	p := mustProc(t, cmd.Process.Pid)
+	// For a moment after its start a process has no environment that could be read.
+	eventually(t, "the mark can be read", func() bool { return p.markedBy("outer") })
 	for host, want := range map[string]bool{"outer": true, "inner": true, "out": false, "outer.7": false, "ner": false} {
 		if got := p.markedBy(host); got != want {
 			t.Errorf("marked by %q: %v", host, got)
