@@ -258,7 +258,7 @@ func (inc *incarnation) passivate() {
 	if inc.err() != nil {
 		return
 	}
-	if !inc.machine.Idle() || !inc.gate.idle() || inc.keeper != nil && inc.keeper.Busy() {
+	if !inc.machine.Idle() || !inc.gate.idle() || inc.busy() {
 		en.state = active
 		for range en.queue {
 			inc.poke()

@@ -112,3 +112,9 @@ func (t *Turn) scheduled() (bool, error) {
 	inc.plain = true
 	return false, nil
 }
+
+// busy reports that the schedule keeps the incarnation from being evicted. A host
+// that shuts down does not wait for it.
+func (inc *incarnation) busy() bool {
+	return inc.keeper != nil && inc.keeper.Busy() && !inc.h.draining.Load()
+}

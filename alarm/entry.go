@@ -21,7 +21,7 @@ const (
 // Entry is one schedule of an object.
 type Entry struct {
 	// ID names it within the object.
-	ID string `json:"-"`
+	ID string `json:"id"`
 	// Callback is what it runs.
 	Callback string `json:"callback"`
 	Kind     Kind   `json:"kind"`
@@ -44,7 +44,7 @@ type Entry struct {
 	Running *Running `json:"running,omitempty"`
 	Policy  Policy   `json:"policy"`
 	// Payload is what the callback is given. List leaves it out.
-	Payload []byte `json:"-"`
+	Payload []byte `json:"payload,omitempty"`
 }
 
 // Running is a run in progress.
@@ -60,7 +60,8 @@ type Running struct {
 // Once reports whether the schedule ends with its first success.
 func (e *Entry) Once() bool { return e.Kind == Delay || e.Kind == Moment }
 
-// row is an entry as it is kept: durable, but for what is below Entry's Payload.
+// row is an entry as it is kept. Its payload has a row of its own, so that an
+// object's schedules can be held in memory.
 type row struct {
 	Version int `json:"v"`
 	Entry
@@ -92,7 +93,7 @@ func decodeRow(id string, b []byte) (*row, error) {
 	if err := json.Unmarshal(b, r); err != nil {
 		return nil, err
 	}
-	r.ID = id
+	r.ID, r.Payload = id, nil // both have places of their own
 	switch r.Kind {
 	case Delay, Moment, Cron: // an expression is parsed when it is needed: there may be thousands
 	case Interval:
