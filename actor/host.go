@@ -10,6 +10,7 @@ import (
 	"time"
 
 	pa "github.com/asynkron/protoactor-go/actor"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/internal/clock"
@@ -26,6 +27,8 @@ type Options struct {
 	Clock clock.Clock
 	// Logger takes what operators should know. Default: slog.Default().
 	Logger *slog.Logger
+	// MeterProvider takes the host's figures, for as long as it lives. Nil: nobody does.
+	MeterProvider metric.MeterProvider
 	// Isolates is the number of groups that share a heap. Default: 4.
 	Isolates int
 	// HeapLimit is the budget of one isolate, in bytes. Default: 128 MiB, that of the
@@ -89,6 +92,7 @@ type Host struct {
 	dir        directory
 	breaks     breaks
 	dispatcher *alarm.Dispatcher
+	meters     meters
 
 	started  atomic.Bool
 	draining atomic.Bool
@@ -121,6 +125,9 @@ func NewHost(o Options) (*Host, error) {
 		return nil, err
 	}
 	h.dispatcher = d
+	if err := h.instrument(o.MeterProvider); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 

@@ -189,6 +189,7 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 		t.end()
 		return
 	}
+	inc.h.meters.late(t.now.Sub(row.At))
 	info := alarm.Info{Scheduled: row.At, Retry: row.Retry}
 	if scheduled, err := t.scheduled(); err != nil {
 		f.done(err)
@@ -289,6 +290,7 @@ func (inc *incarnation) breakWith(err error) {
 		return
 	}
 	inc.gate.shut()
+	inc.h.meters.reset(inc.isolate.n, e.Cause)
 	inc.h.breaks.add(inc.id, e, inc.reset(e.Cause))
 	inc.cancel(e)
 	inc.isolate.remove(inc)

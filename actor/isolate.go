@@ -20,7 +20,8 @@ type isolate struct {
 
 	mu      sync.Mutex
 	members map[*incarnation]struct{}
-	heap    int64 // bytes charged
+	heap    int64            // bytes charged
+	classes map[string]int64 // members by class
 }
 
 // base is what an incarnation itself is charged, in bytes: about what a small
@@ -28,7 +29,7 @@ type isolate struct {
 const base = 2 << 10
 
 func newIsolate(h *Host, n int) *isolate {
-	i := &isolate{h: h, n: n, members: map[*incarnation]struct{}{}}
+	i := &isolate{h: h, n: n, members: map[*incarnation]struct{}{}, classes: map[string]int64{}}
 	props := pa.PropsFromProducer(func() pa.Actor { return &warden{byPID: map[string]*incarnation{}} },
 		pa.WithDispatcher(h.o.Dispatcher), pa.WithMailbox(h.o.Mailbox))
 	pid, err := h.sys.Root.SpawnNamed(props, fmt.Sprintf("isolate-%d", n))
@@ -79,6 +80,7 @@ func (w *warden) Receive(ctx pa.Context) {
 func (i *isolate) add(inc *incarnation) {
 	i.mu.Lock()
 	i.members[inc] = struct{}{}
+	i.classes[inc.id.Class]++
 	i.heap += base
 	i.mu.Unlock()
 }
@@ -88,6 +90,7 @@ func (i *isolate) remove(inc *incarnation) {
 	i.mu.Lock()
 	if _, ok := i.members[inc]; ok {
 		delete(i.members, inc)
+		i.classes[inc.id.Class]--
 		i.heap -= base + inc.charged
 		inc.charged = 0
 	}

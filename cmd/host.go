@@ -34,6 +34,9 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
+// lastWords is how long the end waits for runtimes that should be gone.
+const lastWords = 250 * time.Millisecond
+
 // host is everything that serve runs, from the listener to the store.
 type host struct {
 	c   *config.Config
@@ -42,6 +45,7 @@ type host struct {
 	telemetry *telemetry.Telemetry
 	store     *pebble.Store
 	actors    *actor.Host
+	sessions  *session.Service
 	fronts    []*front.Front
 	// children are the plugins that run commands.
 	children []*stdio.Plugin
@@ -85,17 +89,17 @@ func (h *host) start() (err error) {
 	if err != nil {
 		return err
 	}
-	if h.store, err = pebble.Open(pebble.Options{Dir: c.Data, Durability: durability, Logger: logger}); err != nil {
+	if h.store, err = pebble.Open(pebble.Options{Dir: c.Data, Durability: durability, Logger: logger, MeterProvider: h.telemetry.MeterProvider()}); err != nil {
 		return err
 	}
-	if h.actors, err = actor.NewHost(actor.Options{Store: h.store, Logger: logger}); err != nil {
+	if h.actors, err = actor.NewHost(actor.Options{Store: h.store, Logger: logger, MeterProvider: h.telemetry.MeterProvider()}); err != nil {
 		return err
 	}
 	servers, err := h.servers(filepath.Join(c.Data, "run"))
 	if err != nil {
 		return err
 	}
-	sessions, err := session.NewService(h.actors, session.Options{
+	h.sessions, err = session.NewService(h.actors, session.Options{
 		Servers: servers, Logger: logger,
 		TracerProvider: h.telemetry.TracerProvider(), MeterProvider: h.telemetry.MeterProvider(),
 	})
@@ -105,7 +109,7 @@ func (h *host) start() (err error) {
 	mux := http.NewServeMux()
 	for _, s := range servers {
 		f, err := front.New(front.Options{
-			Sessions: sessions, Server: s.Name, Logger: logger,
+			Sessions: h.sessions, Server: s.Name, Logger: logger,
 			AllowedHosts: c.AllowHosts, AllowedOrigins: c.AllowOrigins,
 			TracerProvider: h.telemetry.TracerProvider(), MeterProvider: h.telemetry.MeterProvider(),
 		})
@@ -263,12 +267,16 @@ func (h *host) drain(limit time.Duration) error {
 	for _, p := range h.children {
 		h.late("servers", p.Close(ctx))
 	}
+	// Runtimes that were cut off end by themselves; their spans should tell of it.
+	gone, cancelGone := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancelGone()
+	h.late("runtimes", h.sessions.Wait(gone))
 	if h.health != nil {
 		_ = h.health.Close()
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- h.store.Close() }()
-	h.telemetry.Shutdown(ctx)
+	h.telemetry.Shutdown(context.WithoutCancel(ctx)) // bounded by itself
 	return <-closed
 }
 

@@ -38,6 +38,8 @@ func TestMain(m *testing.M) {
 //	                      response had, and prints status and body; $SESSION is that id
 //	post& URL BODY        the same, and goes on without waiting
 //	get URL               GETs, and prints status and body
+//	until URL REGEXP      GETs until the body matches, and prints status and body
+//	metrics URL           prints the names and labels of kalpa's metrics
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -52,7 +54,7 @@ func TestScripts(t *testing.T) {
 			return false, errors.New("unknown condition")
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"start": start, "signal": send, "ended": ended, "post": post, "post&": postAside, "get": get,
+			"start": start, "signal": send, "ended": ended, "post": post, "post&": postAside, "get": get, "metrics": metrics, "until": until,
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})

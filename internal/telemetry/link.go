@@ -2,8 +2,10 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -14,7 +16,8 @@ import (
 // link watches whether a collector can be reached: the log says so once, when it
 // changes, and Shutdown does not wait for one that is away.
 type link struct {
-	log *slog.Logger
+	log    *slog.Logger
+	ending atomic.Bool // the host is ending
 
 	mu      sync.Mutex
 	failing bool
@@ -55,20 +58,60 @@ func (l *link) attempt(export func() error) error {
 	return err
 }
 
+// watchedSpans exports over a link. Its second exporter is for the end, when there
+// is no time to try again.
 type watchedSpans struct {
 	sdktrace.SpanExporter
+	last sdktrace.SpanExporter
 	link *link
 }
 
+func (t *Telemetry) watchSpans(s signal) (sdktrace.SpanExporter, error) {
+	e, err := spanExporter(s.protocol, true)
+	if err != nil {
+		return nil, err
+	}
+	last, err := spanExporter(s.protocol, false)
+	return watchedSpans{e, last, t.link("traces", s)}, err
+}
+
 func (w watchedSpans) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	return w.link.attempt(func() error { return w.SpanExporter.ExportSpans(ctx, spans) })
+	return w.link.attempt(func() error {
+		if w.link.ending.Load() {
+			return w.last.ExportSpans(ctx, spans)
+		}
+		return w.SpanExporter.ExportSpans(ctx, spans)
+	})
+}
+
+func (w watchedSpans) Shutdown(ctx context.Context) error {
+	return errors.Join(w.SpanExporter.Shutdown(ctx), w.last.Shutdown(ctx))
 }
 
 type watchedMetrics struct {
 	sdkmetric.Exporter
+	last sdkmetric.Exporter
 	link *link
 }
 
+func (t *Telemetry) watchMetrics(s signal) (sdkmetric.Exporter, error) {
+	e, err := metricExporter(s.protocol, true)
+	if err != nil {
+		return nil, err
+	}
+	last, err := metricExporter(s.protocol, false)
+	return watchedMetrics{e, last, t.link("metrics", s)}, err
+}
+
 func (w watchedMetrics) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
-	return w.link.attempt(func() error { return w.Exporter.Export(ctx, m) })
+	return w.link.attempt(func() error {
+		if w.link.ending.Load() {
+			return w.last.Export(ctx, m)
+		}
+		return w.Exporter.Export(ctx, m)
+	})
+}
+
+func (w watchedMetrics) Shutdown(ctx context.Context) error {
+	return errors.Join(w.Exporter.Shutdown(ctx), w.last.Shutdown(ctx))
 }

@@ -104,20 +104,24 @@ const (
 	retryLimit = 5 * time.Second
 )
 
-func spanExporter(ctx context.Context, protocol string) (sdktrace.SpanExporter, error) {
+// spanExporter makes an exporter. One that does not persist says at once that its
+// collector is away.
+func spanExporter(protocol string, persist bool) (sdktrace.SpanExporter, error) {
+	ctx := context.Background()
 	if protocol == protocolGRPC {
 		return otlptracegrpc.New(ctx, otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
-			Enabled: true, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryLimit}))
+			Enabled: persist, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryLimit}))
 	}
 	return otlptracehttp.New(ctx, otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
-		Enabled: true, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryLimit}))
+		Enabled: persist, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryLimit}))
 }
 
-func metricExporter(ctx context.Context, protocol string) (sdkmetric.Exporter, error) {
+func metricExporter(protocol string, persist bool) (sdkmetric.Exporter, error) {
+	ctx := context.Background()
 	if protocol == protocolGRPC {
 		return otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{
-			Enabled: true, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryLimit}))
+			Enabled: persist, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryLimit}))
 	}
 	return otlpmetrichttp.New(ctx, otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{
-		Enabled: true, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryLimit}))
+		Enabled: persist, InitialInterval: retryFirst, MaxInterval: retryMost, MaxElapsedTime: retryLimit}))
 }

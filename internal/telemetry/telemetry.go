@@ -70,16 +70,14 @@ func Start(o Options) (_ *Telemetry, err error) {
 	if env.any() {
 		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.log.Debug("telemetry", "error", err) }))
 	}
-	ctx := context.Background()
 
 	tracing := []sdktrace.TracerProviderOption{sdktrace.WithResource(about)}
 	if env.traces.protocol != "" {
-		l := t.link("traces", env.traces)
-		exporter, err := spanExporter(ctx, env.traces.protocol)
+		exporter, err := t.watchSpans(env.traces)
 		if err != nil {
 			return nil, err
 		}
-		tracing = append(tracing, sdktrace.WithBatcher(watchedSpans{exporter, l}))
+		tracing = append(tracing, sdktrace.WithBatcher(exporter))
 	}
 	if o.TraceFile != "" {
 		f, err := openFile(o.TraceFile, t.log)
@@ -94,12 +92,11 @@ func Start(o Options) (_ *Telemetry, err error) {
 
 	metering := []sdkmetric.Option{sdkmetric.WithResource(about)}
 	if env.metrics.protocol != "" {
-		l := t.link("metrics", env.metrics)
-		exporter, err := metricExporter(ctx, env.metrics.protocol)
+		exporter, err := t.watchMetrics(env.metrics)
 		if err != nil {
 			return nil, err
 		}
-		metering = append(metering, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(watchedMetrics{exporter, l})))
+		metering = append(metering, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)))
 	}
 	if o.Prometheus {
 		reader, err := t.prometheus()
@@ -180,6 +177,7 @@ func (t *Telemetry) Handler() http.Handler { return t.page }
 func (t *Telemetry) Shutdown(ctx context.Context) {
 	limit := flushLimit
 	for _, l := range t.links {
+		l.ending.Store(true)
 		if l.away() {
 			limit = 50 * time.Millisecond
 		}

@@ -137,7 +137,6 @@ func (x *exchange) lastResort(why session.Loss) {
 		why.Epoch = at.Epoch
 	}
 	answers := x.owes.lost(why)
-	x.outcome, x.reason = lost, why.Reason
 	if len(answers) > 0 {
 		x.answer(answers[0].Bytes())
 	}

@@ -85,6 +85,7 @@ func receive(next sdk.MethodHandler) sdk.MethodHandler {
 				}
 				method = toolsCall
 			}
+			ctx = withTrace(ctx, req.GetParams())
 		}
 		returned := false
 		defer func() {

@@ -39,8 +39,10 @@ const (
 	labelIsolate = attribute.Key("isolate")
 	labelReason  = attribute.Key("reason")
 	labelOutcome = attribute.Key("outcome")
-	labelMethod  = attribute.Key("mcp.method.name")
-	labelError   = attribute.Key("error.type")
+	labelMethod  = attribute.Key("method")
+	// By the conventions for MCP, on the metric that they name.
+	keyMethod  = attribute.Key("mcp.method.name")
+	labelError = attribute.Key("error.type")
 )
 
 // place is where a runtime is resident.
@@ -148,12 +150,13 @@ func (t *telemetry) settled(server string, all []settlement, now time.Time) {
 	}
 	for _, e := range all {
 		outcome, kind := e.outcome()
-		about := []attribute.KeyValue{labelServer.String(server), labelMethod.String(bounded(e.method))}
-		count := append(about[:2:2], labelOutcome.String(outcome))
+		method := bounded(e.method)
+		count := []attribute.KeyValue{labelServer.String(server), labelMethod.String(method), labelOutcome.String(outcome)}
 		if outcome == outcomeLost {
 			count = append(count, labelReason.String(e.lost))
 		}
 		t.requests.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(count...)))
+		about := []attribute.KeyValue{labelServer.String(server), keyMethod.String(method)}
 		if kind != "" {
 			about = append(about, labelError.String(kind))
 		}

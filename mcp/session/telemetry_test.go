@@ -381,12 +381,12 @@ func TestRequestsAreCountedByOutcome(t *testing.T) {
 	hang.wait()
 	c.post(call(`5`, "exit")).wait()
 	want := map[string]int64{
-		"mcp.method.name=initialize,outcome=result,server=model":             1,
-		"mcp.method.name=tools/call,outcome=result,server=model":             1,
-		"mcp.method.name=other,outcome=result,server=model":                  1, // the model answers anything
-		"mcp.method.name=other,outcome=error,server=model":                   1,
-		"mcp.method.name=tools/call,outcome=cancelled,server=model":          1,
-		"mcp.method.name=tools/call,outcome=lost,reason=exited,server=model": 1,
+		"method=initialize,outcome=result,server=model":             1,
+		"method=tools/call,outcome=result,server=model":             1,
+		"method=other,outcome=result,server=model":                  1, // the model answers anything
+		"method=other,outcome=error,server=model":                   1,
+		"method=tools/call,outcome=cancelled,server=model":          1,
+		"method=tools/call,outcome=lost,reason=exited,server=model": 1,
 	}
 	o.within(2*time.Second, "all counted", func() bool { return len(o.figures("kalpa.mcp.requests")) == len(want) })
 	if got := o.figures("kalpa.mcp.requests"); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -402,7 +402,7 @@ func TestRequestsAreCountedByOutcome(t *testing.T) {
 	o.host.Reset(storage.ID{Class: session.Class, Name: c.id}, actor.MemoryLimit, nil)
 	c.get("").has("memory_limit")
 	o.within(2*time.Second, "the loss is counted", func() bool {
-		return o.figures("kalpa.mcp.requests")["mcp.method.name=tools/call,outcome=lost,reason=memory_limit,server=model"] == 1
+		return o.figures("kalpa.mcp.requests")["method=tools/call,outcome=lost,reason=memory_limit,server=model"] == 1
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -43,6 +44,9 @@ type Options struct {
 	// Logger gets what an operator should know; the engine's own chatter goes to
 	// its debug level. Nil means slog.Default.
 	Logger *slog.Logger
+	// MeterProvider takes the store's figures, for as long as it lives. Nil: nobody
+	// does.
+	MeterProvider metric.MeterProvider
 	// Fatal is called once, with the error that makes it impossible to go on. It
 	// must end the process. Nil means to log the error and exit with status 1.
 	Fatal func(error)
@@ -100,6 +104,11 @@ func Open(o Options) (*Store, error) {
 	s, err := open(o, f)
 	if err != nil {
 		return nil, errors.Join(err, f.close())
+	}
+	if o.MeterProvider != nil {
+		if err := s.instrument(o.MeterProvider); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 	}
 	return s, nil
 }

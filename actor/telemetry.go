@@ -1,0 +1,100 @@
+package actor
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/kalpahost/kalpa/alarm"
+)
+
+// meters are the host's instruments. No object's name is a label.
+type meters struct {
+	resets   metric.Int64Counter
+	lateness metric.Float64Histogram
+}
+
+// lateBuckets of lateness, in seconds: from what a timer can do to what somebody
+// must look into.
+var lateBuckets = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300}
+
+// instrument registers what the host can tell about itself.
+func (h *Host) instrument(p metric.MeterProvider) (err error) {
+	if p == nil {
+		p = noop.NewMeterProvider()
+	}
+	m := p.Meter("github.com/kalpahost/kalpa/actor")
+	note := func(e error) {
+		if err == nil {
+			err = e
+		}
+	}
+	var e error
+	h.meters.resets, e = m.Int64Counter("kalpa.actor.resets", metric.WithUnit("{reset}"),
+		metric.WithDescription("Incarnations that were broken, by cause."))
+	note(e)
+	h.meters.lateness, e = m.Float64Histogram("kalpa.alarm.lateness", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(lateBuckets...),
+		metric.WithDescription("From the time an alarm was set for to its turn."))
+	note(e)
+	gauge := func(name, unit, about string, observe metric.Int64Callback) {
+		_, e := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(observe))
+		note(e)
+	}
+	gauge("kalpa.heap.charged", "By", "What is charged on an isolate's heap.", h.eachIsolate(func(i *isolate, observe func(int64, ...attribute.KeyValue)) {
+		observe(i.heap)
+	}))
+	gauge("kalpa.heap.limit", "By", "An isolate's budget.", h.eachIsolate(func(_ *isolate, observe func(int64, ...attribute.KeyValue)) {
+		observe(h.o.HeapLimit)
+	}))
+	gauge("kalpa.actor.incarnations", "{incarnation}", "Objects that are in memory.", h.eachIsolate(func(i *isolate, observe func(int64, ...attribute.KeyValue)) {
+		for class, n := range i.classes {
+			observe(n, attribute.String("class", class))
+		}
+	}))
+	gauge("kalpa.alarm.in_flight", "{alarm}", "Alarms that have been fired and are not done.", h.alarms(func(s alarm.Stats) int64 { return int64(s.InFlight) }))
+	gauge("kalpa.alarm.deferred", "{object}", "Objects whose alarm could not be run and is put off.", h.alarms(func(s alarm.Stats) int64 { return int64(s.Deferred) }))
+	for name, c := range map[string]struct {
+		about string
+		value func(alarm.Stats) int64
+	}{
+		"kalpa.alarm.fired":  {"Alarms that were fired.", func(s alarm.Stats) int64 { return int64(s.Fired) }},
+		"kalpa.alarm.failed": {"Alarms that could not be run; they are fired again.", func(s alarm.Stats) int64 { return int64(s.Failed) }},
+	} {
+		_, e := m.Int64ObservableCounter(name, metric.WithUnit("{alarm}"), metric.WithDescription(c.about), metric.WithInt64Callback(h.alarms(c.value)))
+		note(e)
+	}
+	return err
+}
+
+// eachIsolate reads something of each isolate, with its lock.
+func (h *Host) eachIsolate(read func(i *isolate, observe func(int64, ...attribute.KeyValue))) metric.Int64Callback {
+	return func(_ context.Context, o metric.Int64Observer) error {
+		for _, i := range h.isolates {
+			i.mu.Lock()
+			read(i, func(v int64, about ...attribute.KeyValue) {
+				o.Observe(v, metric.WithAttributes(append(about, labelIsolate(i.n))...))
+			})
+			i.mu.Unlock()
+		}
+		return nil
+	}
+}
+
+func (h *Host) alarms(read func(alarm.Stats) int64) metric.Int64Callback {
+	return func(_ context.Context, o metric.Int64Observer) error {
+		o.Observe(read(h.dispatcher.Stats()))
+		return nil
+	}
+}
+
+func labelIsolate(n int) attribute.KeyValue { return attribute.String("isolate", strconv.Itoa(n)) }
+
+func (m *meters) reset(isolate int, c Cause) {
+	m.resets.Add(context.Background(), 1, metric.WithAttributes(attribute.String("cause", c.String()), labelIsolate(isolate)))
+}
+
+func (m *meters) late(d time.Duration) { m.lateness.Record(context.Background(), d.Seconds()) }
