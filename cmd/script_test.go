@@ -39,12 +39,14 @@ func TestMain(m *testing.M) {
 //	post& URL BODY        the same, and goes on without waiting
 //	get URL               GETs, and prints status and body
 //	until URL REGEXP      GETs until the body matches, and prints status and body
+//	collect, collected    runs a collector of telemetry for the hosts to come; prints
+//	                      the names that it has got
 //	metrics URL           prints the names and labels of kalpa's metrics
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
-			e.Values["host"] = &process{}
+			e.Values["host"], e.Values["collector"] = &process{}, &collector{}
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
@@ -55,6 +57,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": start, "signal": send, "ended": ended, "post": post, "post&": postAside, "get": get, "metrics": metrics, "until": until,
+			"collect": collect, "collected": collected,
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})

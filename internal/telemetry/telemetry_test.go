@@ -344,6 +344,7 @@ func TestVariablesThatCannotBeFollowed(t *testing.T) {
 		warned      string // in the log
 	}{
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT: ", ""},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_ENDPOINT: ", ""},
 		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "/v1", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: ", ""},
 		{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "", "protocol not known"},
 		{"OTEL_TRACES_EXPORTER", "zipkin", "", "exporter not known"},

@@ -1,11 +1,14 @@
 package cmd_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -16,6 +19,43 @@ var (
 	value   = regexp.MustCompile(` \S+$`)
 	varying = regexp.MustCompile(`(isolate|version|go_version|revision)="[^"]*"`)
 )
+
+// collector takes OTLP, and notes what is in it.
+type collector struct {
+	mu   sync.Mutex
+	seen strings.Builder
+}
+
+func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Names are written out in protobuf.
+	for _, name := range regexp.MustCompile(`(mcp|kalpa)\.[a-z_.]+`).FindAll(body, -1) {
+		fmt.Fprintf(&c.seen, "%s %s\n", r.URL.Path, name)
+	}
+}
+
+func collect(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: collect")
+	}
+	c := ts.Value("collector").(*collector)
+	s := httptest.NewServer(c)
+	ts.Defer(s.Close)
+	ts.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", s.URL)
+}
+
+func collected(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: collected")
+	}
+	c := ts.Value("collector").(*collector)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := io.WriteString(ts.Stdout(), c.seen.String())
+	ts.Check(err)
+}
 
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
