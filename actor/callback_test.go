@@ -133,7 +133,7 @@ func TestAFailingCallbackFailsItsRowAndNotTheAlarm(t *testing.T) {
 func TestPanicInACallbackResetsTheObjectAndCountsInItsRow(t *testing.T) {
 	p := newPlanned(t, "a")
 	ask(p, p.plan, plan{Job: "panic", In: 0, Attempts: 2, ID: "bad"})
-	ask(p, p.plan, plan{Job: "g", In: time.Second})
+	ask(p, p.plan, plan{Job: "g", In: time.Second, ID: "other"})
 	p.becomes("it is counted", func() bool {
 		e := ask(p, p.list, 0)
 		return len(e) == 2 && e[1].Failed == 1
@@ -151,7 +151,7 @@ func TestMemoryPoisonIsRemovedAndNothingElse(t *testing.T) {
 	ask(p, p.plan, plan{Job: "g", Kind: "every", In: 24 * time.Hour, ID: "healthy"})
 	bystander := *p
 	bystander.id.Name = "bystander"
-	ask(&bystander, p.plan, plan{Job: "f", In: 24 * time.Hour})
+	ask(&bystander, p.plan, plan{Job: "f", In: 24 * time.Hour, ID: "other"})
 	for strikes := 1; strikes <= 2; strikes++ {
 		var next time.Time
 		p.becomes("the strike is counted", func() bool {

@@ -75,6 +75,15 @@ func TestAlarmIsAlwaysTheEarliestI7(t *testing.T) {
 		delays := rapid.Custom(func(t *rapid.T) time.Duration {
 			return time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds"))*time.Second + time.Duration(rapid.IntRange(0, 2).Draw(t, "micros"))*time.Microsecond
 		})
+		// An alarm set to the very time that it has just fired for looks to the dispatcher
+		// like one that was not run, and has to wait.
+		var fired time.Time
+		after := func(d time.Duration) time.Duration {
+			if d == 0 && now().Equal(fired) {
+				return time.Microsecond
+			}
+			return d
+		}
 		// What is due at once fires at once.
 		settle := func() {
 			for n := 0; ; n++ {
@@ -86,6 +95,7 @@ func TestAlarmIsAlwaysTheEarliestI7(t *testing.T) {
 					t.Fatal("the model spins")
 				}
 				w.fire(now())
+				fired = now()
 			}
 			p.becomes("the schedules are those of the model", func() bool {
 				got := map[string]time.Time{}
@@ -106,7 +116,7 @@ func TestAlarmIsAlwaysTheEarliestI7(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"schedule once": func(t *rapid.T) {
-				id, d := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), delays.Draw(t, "in")
+				id, d := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), after(delays.Draw(t, "in"))
 				delete(w.interval, id)
 				// The same again changes nothing; the payload makes it another one.
 				ask(p, p.plan, plan{ID: id, Job: "f", In: d, Payload: fmt.Sprint(now(), d)})
@@ -141,7 +151,7 @@ func TestAlarmIsAlwaysTheEarliestI7(t *testing.T) {
 				delete(w.interval, id)
 			},
 			"move the owner's deadline": func(t *rapid.T) {
-				d := delays.Draw(t, "idle")
+				d := after(delays.Draw(t, "idle"))
 				ask(p, p.idle, d)
 				w.idle = now().Add(d)
 			},

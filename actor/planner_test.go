@@ -318,7 +318,8 @@ func ask[In, Out any](p *planned, c actor.Call[In, Out], in In) Out {
 		if err == nil {
 			return out
 		}
-		// A reset on purpose takes what is in flight with it.
+		// A reset on purpose takes what is in flight with it, done or not: what is asked
+		// across one must be safe to repeat.
 		if e, ok := errors.AsType[*actor.Error](err); !ok || !e.Reset() || ctx.Err() != nil {
 			p.t.Fatal(err)
 		}
