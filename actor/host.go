@@ -114,7 +114,10 @@ func NewHost(o Options) (*Host, error) {
 		classes: map[string]func() Machine{},
 		sys: pa.NewActorSystem(pa.WithLoggerFactory(func(*pa.ActorSystem) *slog.Logger {
 			return slog.New(slog.DiscardHandler)
-		})),
+		}),
+			// What reaches an incarnation that has just ended is nothing to log; the
+			// goroutine that counts it outlives the host by so long.
+			pa.WithDeadLetterThrottleInterval(10*time.Millisecond)),
 	}
 	h.dir.init()
 	for n := range o.Isolates {

@@ -66,11 +66,6 @@ type (
 	evict struct{}
 )
 
-// What reaches an incarnation that has just ended is nothing to log: the events
-// themselves are with the directory.
-func (token) IgnoreDeadLetterLogging() {}
-func (evict) IgnoreDeadLetterLogging() {}
-
 // spawn asks the isolate to run the incarnation.
 func (inc *incarnation) spawn() {
 	s := inc.h.dir.shard(inc.id)
