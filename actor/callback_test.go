@@ -181,6 +181,24 @@ func TestMemoryPoisonIsRemovedAndNothingElse(t *testing.T) {
 	}
 }
 
+// The whole isolate is reset: a run of another object that is in progress then is
+// not to blame, and is run again without delay.
+func TestABystanderOfAMemoryResetIsNotStruck(t *testing.T) {
+	p := newPlanned(t, "a")
+	p.await["f"] = make(chan struct{})
+	ask(p, p.plan, plan{Job: "f", In: 0, ID: "bystander"})
+	p.becomes("f begins", func() bool { return p.has("f ") })
+	other := *p
+	other.id.Name = "other"
+	ask(&other, p.plan, plan{Job: "oom", In: 0, ID: "poison"})
+	p.becomes("f begins again", func() bool { ask(p, p.try, "poke"); return p.times("f") == 2 })
+	if e := ask(p, p.list, 0); len(e) != 1 || e[0].Strikes != 0 || e[0].Lost != 0 || e[0].Failed != 0 {
+		t.Errorf("%+v", e)
+	}
+	close(p.await["f"])
+	p.becomes("f ends", func() bool { return len(ask(p, p.list, 0)) == 0 })
+}
+
 func TestARunThatAbortsLeavesNoTraceAndBacksOff(t *testing.T) {
 	p := newPlanned(t, "a")
 	ask(p, p.plan, plan{Job: "abort", In: 0})

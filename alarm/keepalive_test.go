@@ -40,6 +40,11 @@ func TestHeartbeatWhileAKeepAliveIsHeld(t *testing.T) {
 	if want := monday.Add(Heartbeat); !o.alarm.At.Equal(want) {
 		t.Errorf("after the clock went back the heartbeat is %v, want %v", o.alarm.At, want)
 	}
+	o.now = monday.Add(10 * time.Second)
+	o.turn(nil)
+	if want := monday.Add(Heartbeat); !o.alarm.At.Equal(want) {
+		t.Errorf("after the clock went back the heartbeat moves with every turn: %v, want %v", o.alarm.At, want)
+	}
 	second()
 	if released != 1 {
 		t.Errorf("the last release asks for %d turns", released)

@@ -56,7 +56,7 @@ func (k *Keeper) Derive(was storage.Alarm) (storage.Alarm, error) {
 	answer := Recompute(s.table, s.alive.at(now), now)
 	framework := answer
 	if !s.o.Seams.NoReassert {
-		answer = Reassert(answer, s.sources.list(), now) // the whole cure
+		answer = Reassert(answer, s.sources.held, now) // the whole cure
 	}
 	if s.o.Seams.DeleteLast && framework.Delete() {
 		answer = framework

@@ -88,10 +88,7 @@ func (r *row) nextCheck(now time.Time) time.Time {
 // take marks what is due as running. What there is no room for is taken up too:
 // it begins when a run ends, and if the object crashes, within a heartbeat.
 func (s *Schedule) take(rows Rows, now time.Time) (begin []Run) {
-	for _, r := range s.table.due(now) {
-		if !r.check.IsZero() {
-			continue // running
-		}
+	for _, r := range s.table.due(now) { // what is running wants to be checked later
 		if len(s.cancels) >= maxRunning {
 			s.table.set(r, func(r *row) { r.check = r.nextCheck(now) })
 			s.waiting = append(s.waiting, r.ID)

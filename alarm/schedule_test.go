@@ -186,10 +186,17 @@ func TestHungIntervalIsGivenUpAfter30s(t *testing.T) {
 	if next := o.alarm.At.Sub(o.now); next < DefaultBase || next > 10*time.Second {
 		t.Errorf("the next run is %v from now, want a retry, not later than the grid", next)
 	}
+	late := func() { o.turn(func(*Schedule) { _, _ = o.keeper.Ran(hung.run, nil) }) }
 	before := o.alarm
-	o.turn(func(*Schedule) { _, _ = o.keeper.Ran(hung.run, nil) })
+	late()
 	if o.alarm != before {
 		t.Error("the run that was given up still counts")
+	}
+	o.now = o.alarm.At
+	o.wake(func(Run) error { return errAwaits })
+	late()
+	if e := o.entries(); e[0].Running == nil || e[0].Failed != 1 {
+		t.Errorf("the run that was given up ends the one after it: %+v", e[0])
 	}
 }
 

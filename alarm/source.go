@@ -13,6 +13,7 @@ type sources struct {
 	id    storage.ID
 	log   *slog.Logger
 	named []named
+	held  []Source // the same, as Reassert consults them
 
 	// hold lifts what wants to be earlier, for a while: the owner's handler is
 	// running, has failed, or has left its deadline where it was.
@@ -38,22 +39,15 @@ func (s *sources) add(name string, source Source) {
 			return
 		}
 	}
+	i := len(s.named)
 	s.named = append(s.named, named{name, source})
-}
-
-// list is what Reassert consults.
-func (s *sources) list() []Source {
-	all := make([]Source, len(s.named))
-	for i, n := range s.named {
-		all[i] = func(now time.Time) time.Time {
-			at := wall(n.source(now))
-			if !at.IsZero() && at.Before(s.hold) {
-				return s.hold
-			}
-			return at
+	s.held = append(s.held, func(now time.Time) time.Time {
+		at := wall(s.named[i].source(now))
+		if !at.IsZero() && at.Before(s.hold) {
+			return s.hold
 		}
-	}
-	return all
+		return at
+	})
 }
 
 // resume takes up the back-off that an earlier incarnation has left in the row.
@@ -72,7 +66,7 @@ func (s *sources) due(now time.Time, retry int) bool {
 		s.hold = now.Add(Heartbeat)
 		return false
 	}
-	for _, source := range s.list() {
+	for _, source := range s.held {
 		if at := source(now); !at.IsZero() && !at.After(now) {
 			s.running, s.hold = true, now.Add(Heartbeat)
 			s.failures = max(s.failures, retry)
