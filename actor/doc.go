@@ -39,6 +39,14 @@
 // idle object is evicted after [Options].EvictAfter: its memory goes, its storage
 // and its alarm stay.
 //
+// # Alarms and schedules
+//
+// An object sets its one alarm with [State.SetAlarm], or uses its schedule,
+// [State.Schedule], whose callbacks are added to a class with [Callback] (and to a
+// machine by [Callbacks]). From the first use of a schedule on the alarm is
+// derived as each turn ends, and can't be set: package alarm says from what. A
+// keep-alive, and a run in progress, keep an object from being evicted.
+//
 // # Underneath
 //
 // Each incarnation is an actor of protoactor-go, spawned as a child of its

@@ -1,5 +1,6 @@
 // Package alarm fires the durable alarms of objects: one for each object, at
-// least once, and never before its time.
+// least once, and never before its time. Above the one alarm it has schedules:
+// many deadlines, each with its own retries, and those of the object's owner.
 //
 // # Concepts
 //
@@ -78,9 +79,69 @@
 // An index that can't be read is read again after 2 to 64 s. A target that never
 // calls done keeps its object's alarm in flight until the next start.
 //
+// # The schedule layer
+//
+// An object has one alarm, and many want it. A [Schedule] multiplexes: delays,
+// times, cron, intervals, keep-alives, a pending destroy, and the deadlines of
+// the object's owner. From its first use in an incarnation on, nobody sets the
+// alarm. It is derived, at the end of each turn and in that turn's commit:
+//
+//	Recompute(table, keep-alives, now)    the framework's answer, as it always was: a
+//	                                      time, or "delete" when it has nothing
+//	Reassert(answer, sources, now)        the earlier of that and what the owner wants
+//
+// Both are pure. [Recompute] deletes what it does not know, also just after the
+// last keep-alive was released: that is how layers of this kind erase the alarm
+// that somebody else has set. [Reassert] is the cure: a deadline is not set once,
+// it is a [Source] that is asked after every recomputation. So what must be woken
+// is woken (I7), and when no source wants anything there is no alarm (I8).
+//
+// A [Keeper] is the host's side. Each turn ends with Derive; an alarm begins with
+// Wake, which says what there is to run. It knows an object's turn as [Rows] and
+// nothing else, so that it can be driven by hand.
+//
+// # A schedule's life
+//
+//	registered  a row, and a row for its payload; refused with a typed [Error] and no
+//	            change. The same again is the one that is there
+//	due         Wake marks the row as running, in a commit of its own
+//	run         when the mark is durable, in a turn of its own: Begin, the callback, Ran
+//	succeeded   what runs once is deleted, with what the callback wrote; the rest is
+//	            set to its next time
+//	failed      counted in the row, which waits by its own [Policy]; the alarm does not
+//	            fail, so that two back-offs don't multiply. After the last attempt
+//	            it is removed, or goes on with its next time, loudly
+//	hung        past its limit: its context ends with [ErrHung], and it has failed
+//	cut short   by a reset or the end of the process: no attempt is lost. It runs again
+//	            at once when the reset was not about it, else after a back-off: 1 s,
+//	            then 30 s more each time, up to 300 s
+//	poison      when it was its own demand that ran the object out of memory, that is a
+//	            strike: 30 s for each, and after three in a row the row is set aside
+//	unreadable  a row that does not decode, or names a callback that the code no longer
+//	            has, is set aside and reported, and the others run
+//
+// What runs again and again does not overlap itself, keeps to its grid or its
+// cron expression however late a run was, and makes one run of all that were
+// missed. While a run is in progress its object is looked at within 30 s, so if
+// the machine dies it is run again within 30 s of its return.
+//
+// # Sources
+//
+// A source is code, not a row: each incarnation registers its own, when it
+// starts, from what it keeps in storage. When one is due the owner's Alarm runs,
+// and it must leave every source with a later time, or none: one that stays in
+// the past is logged and pushed by a second. If Alarm fails it is run again after
+// 2 to 64 s, as long as the source wants it.
+//
+// # A pending destroy
+//
+// It owns the alarm. The mark is durable before the reply to who asked for it;
+// about a second later the object is torn down, before anything else is looked at.
+// No deletion, no source and no reset gets it out of the way.
+//
 // # Not here
 //
-// Many deadlines for one object, cron, intervals: that is the layer above, which
-// derives the one alarm from its table. Exactly once: a crash between a handler's
-// effect and its commit runs it again. A handler's time limit.
+// Exactly once: a crash between a handler's effect and its commit runs it again.
+// The time limit of an owner's handler. Timers below the resolution of an alarm
+// row, a microsecond, or of the clock's second look, if it jumps.
 package alarm

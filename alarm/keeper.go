@@ -78,7 +78,7 @@ func (k *Keeper) AlarmRan(err error) error {
 	if turnErr != nil {
 		return turnErr
 	}
-	k.s.sources.ran(rows.Now().Round(0), err)
+	k.s.sources.ran(rows.Now().Round(0), err, !k.s.table.Destroy.IsZero())
 	return nil
 }
 

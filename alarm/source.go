@@ -77,7 +77,7 @@ func (s *sources) due(now time.Time, retry int) bool {
 }
 
 // ran is told what the owner's handler came to.
-func (s *sources) ran(now time.Time, err error) {
+func (s *sources) ran(now time.Time, err error, condemned bool) {
 	s.running, s.hold = false, time.Time{}
 	if err != nil {
 		s.failures++
@@ -87,6 +87,9 @@ func (s *sources) ran(now time.Time, err error) {
 		return
 	}
 	s.failures = 0
+	if condemned {
+		return // nobody asks the sources any more
+	}
 	for _, n := range s.named {
 		if at := n.source(now); !at.IsZero() && !at.After(now) {
 			s.hold = now.Add(spin)
