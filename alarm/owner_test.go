@@ -212,3 +212,18 @@ func must(t testing.TB) func(Entry, error) Entry {
 }
 
 func (o *owner) logged(s string) bool { return strings.Contains(o.log.String(), s) }
+
+// A source may say "now": rounding must not make that a moment that never comes.
+func TestSourceThatWantsNowIsDue(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.UTC) // not on a whole microsecond
+	var s sources
+	s.add("now", func(now time.Time) time.Time { return now })
+	if !s.due(now, 0) {
+		t.Error("the source wants now and is not due: the alarm would fire for nothing, again and again")
+	}
+	var later sources
+	later.add("later", func(now time.Time) time.Time { return now.Add(time.Nanosecond) })
+	if later.due(now, 0) {
+		t.Error("a time after now is due")
+	}
+}

@@ -42,7 +42,10 @@ func (s *sources) add(name string, source Source) {
 	i := len(s.named)
 	s.named = append(s.named, named{name, source})
 	s.held = append(s.held, func(now time.Time) time.Time {
-		at := wall(s.named[i].source(now))
+		at := s.named[i].source(now).Round(0)
+		if at.After(now) {
+			at = wall(at) // what is due already must not be rounded into the future
+		}
 		if !at.IsZero() && at.Before(s.hold) {
 			return s.hold
 		}
