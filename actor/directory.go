@@ -156,7 +156,7 @@ func failAll(queue []envelope, err error) {
 // activate is called when an incarnation's actor runs: what was held back comes
 // first.
 func (h *Host) activate(inc *incarnation) {
-	s := h.dir.shard(inc.id)
+	s := inc.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if en := s.entries[inc.id]; en != nil && en.inc == inc && en.state == starting {
@@ -169,7 +169,7 @@ func (h *Host) activate(inc *incarnation) {
 
 // take removes the oldest event of an incarnation's queue.
 func (h *Host) take(inc *incarnation) (envelope, bool) {
-	s := h.dir.shard(inc.id)
+	s := inc.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	en := s.entries[inc.id]
@@ -188,7 +188,7 @@ func (h *Host) take(inc *incarnation) (envelope, bool) {
 // release takes an incarnation out of the directory. What has been held back
 // goes to the next one; with a cause, what its mailbox had been given fails.
 func (h *Host) release(inc *incarnation, cause error) {
-	s := h.dir.shard(inc.id)
+	s := inc.shard
 	s.mu.Lock()
 	en := s.entries[inc.id]
 	if en == nil || en.inc != inc {

@@ -25,6 +25,7 @@ type incarnation struct {
 	id      storage.ID
 	epoch   uint64
 	isolate *isolate
+	shard   *shard // of the directory
 	machine Machine
 	gate    gate
 	pid     *pa.PID
@@ -54,7 +55,7 @@ type incarnation struct {
 }
 
 func newIncarnation(h *Host, id storage.ID, epoch uint64, m Machine) *incarnation {
-	inc := &incarnation{h: h, id: id, epoch: epoch, isolate: h.isolateOf(id), machine: m}
+	inc := &incarnation{h: h, id: id, epoch: epoch, isolate: h.isolateOf(id), shard: h.dir.shard(id), machine: m}
 	inc.ctx, inc.cancel = context.WithCancelCause(context.Background())
 	inc.touched.Store(h.o.Clock.Now().UnixNano())
 	return inc
@@ -68,7 +69,7 @@ type (
 
 // spawn asks the isolate to run the incarnation.
 func (inc *incarnation) spawn() {
-	s := inc.h.dir.shard(inc.id)
+	s := inc.shard
 	s.mu.Lock()
 	s.entries[inc.id].inc = inc
 	s.mu.Unlock()
@@ -78,7 +79,7 @@ func (inc *incarnation) spawn() {
 
 // spawned is called by the isolate's actor before anything is sent to pid.
 func (inc *incarnation) spawned(pid *pa.PID) {
-	s := inc.h.dir.shard(inc.id)
+	s := inc.shard
 	s.mu.Lock()
 	inc.pid = pid
 	s.mu.Unlock()
@@ -249,7 +250,7 @@ func (inc *incarnation) alarmRow() (storage.Alarm, error) {
 
 // passivate ends an idle incarnation in order, or lets it go on.
 func (inc *incarnation) passivate() {
-	s := inc.h.dir.shard(inc.id)
+	s := inc.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	en := s.entries[inc.id]
@@ -302,7 +303,7 @@ func (inc *incarnation) breakWith(err error) {
 		hooks[k](e)
 	}
 	inc.h.release(inc, e)
-	s := inc.h.dir.shard(inc.id)
+	s := inc.shard
 	s.mu.Lock()
 	pid := inc.pid
 	s.mu.Unlock()

@@ -133,13 +133,11 @@ func (t *Turn) SetAlarm(at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if !at.IsZero() {
-		at = ceil(at)
-	}
-	if row.At.Equal(at) {
+	is := storage.Alarm{At: at}.Normal() // as storage keeps it
+	if row.At.Equal(is.At) {
 		return nil
 	}
-	t.writeAlarm(storage.Alarm{At: at})
+	t.writeAlarm(is)
 	return nil
 }
 
@@ -147,15 +145,6 @@ func (t *Turn) SetAlarm(at time.Time) error {
 func (t *Turn) Alarm() (time.Time, error) {
 	row, err := t.inc.alarmRow()
 	return row.At, err
-}
-
-// ceil rounds up to the resolution of an alarm row, so that none fires early.
-func ceil(at time.Time) time.Time {
-	c := at.Truncate(time.Microsecond)
-	if c.Before(at) {
-		c = c.Add(time.Microsecond)
-	}
-	return c
 }
 
 func (t *Turn) writeAlarm(a storage.Alarm) {
@@ -207,7 +196,7 @@ func (t *Turn) Poster() func(event any) error {
 
 // post enqueues an event for one incarnation only.
 func (h *Host) post(inc *incarnation, event any) error {
-	s := h.dir.shard(inc.id)
+	s := inc.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := inc.err(); err != nil {
