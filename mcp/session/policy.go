@@ -256,6 +256,5 @@ func (s *state) onDelete(d *Delete, now time.Time, o *out) {
 			o.do(endSocket{st.socket, End{Kind: Final}})
 		}
 	}
-	o.do(openSocket{d.Socket, Opening{}})
-	o.do(endSocket{d.Socket, End{Kind: Final}})
+	conclude(d.Socket, Opening{}, o)
 }

@@ -41,8 +41,7 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 				opening.Outcome = outcome
 			}
 		}
-		o.do(openSocket{p.Socket, opening})
-		o.do(endSocket{p.Socket, End{Kind: Final}})
+		conclude(p.Socket, opening, o)
 		return
 	}
 	st := &stream{id: postStream(p.Stream), post: true, born: true}

@@ -35,7 +35,7 @@ func (s *state) onBuilt(e built, now time.Time, o *out) {
 		s.buildFailed(e.err, now, o)
 		return
 	}
-	s.rt.built, s.rt.since = true, now
+	s.rt.since = now
 	for _, r := range s.rt.queue {
 		if r.Method == "initialize" {
 			s.rt.queue = s.rt.queue[1:]

@@ -69,7 +69,6 @@ const (
 type runtime struct {
 	phase   phase
 	gen     uint64
-	built   bool      // Build has returned
 	since   time.Time // when the phase began
 	next    int64     // the last id given to a request toward it
 	rows    map[int64]*owed

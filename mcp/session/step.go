@@ -105,8 +105,11 @@ func (s *state) activity(now time.Time, o *out) {
 }
 
 // refuse answers an event with a status and an error, and nothing else.
-func refuse(sock *Socket, r *Refusal, o *out) {
-	o.do(openSocket{sock, Opening{Refusal: r}})
+func refuse(sock *Socket, r *Refusal, o *out) { conclude(sock, Opening{Refusal: r}, o) }
+
+// conclude answers an event with its Opening alone.
+func conclude(sock *Socket, opening Opening, o *out) {
+	o.do(openSocket{sock, opening})
 	o.do(endSocket{sock, End{Kind: Final}})
 }
 

@@ -188,8 +188,7 @@ func (s *state) onGet(g *Get, now time.Time, o *out) {
 		case st != nil && st.post && st.answered() && !after.Less(st.last):
 			// Nothing is left of this stream to come back for. A stream that opened only to
 			// end would have the client come back again.
-			o.do(openSocket{g.Socket, Opening{}})
-			o.do(endSocket{g.Socket, End{Kind: Final}})
+			conclude(g.Socket, Opening{}, o)
 			return
 		case st != nil:
 			s.attach(st, g.Socket, after, now, o)
@@ -221,7 +220,6 @@ func (s *state) recall(after EventID, sock *Socket, o *out) {
 	st := &stream{id: after.Stream, post: true, recalled: true, replaying: true}
 	s.streams[st.id] = st
 	s.bind(st, sock)
-	st.replaying = true
 	o.reads = append(o.reads, read{st: st, after: after, socket: sock})
 }
 
@@ -383,8 +381,7 @@ func (s *state) onPage(p page, o *out) {
 	if st.recalled && st.sent.Stream == "" {
 		if len(p.frames) == 0 {
 			s.unbind(st)
-			o.do(openSocket{p.socket, Opening{}})
-			o.do(endSocket{p.socket, End{Kind: Final}})
+			conclude(p.socket, Opening{}, o)
 			return
 		}
 		o.do(openSocket{p.socket, Opening{Streaming: true}})
