@@ -219,7 +219,7 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 func (inc *incarnation) alarmRan(t *Turn, info alarm.Info, err error) {
 	if inc.alarm.At.IsZero() {
 		if err != nil {
-			wait, ok := alarm.Backoff(info.Retry, 0)
+			wait, ok := alarm.Backoff(info.Retry, alarm.Jitter(inc.id, info.Retry))
 			if ok {
 				t.writeAlarm(storage.Alarm{At: t.now.Add(wait), Retry: info.Retry + 1})
 			} else {
