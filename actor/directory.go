@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"hash/maphash"
 	"iter"
 	"sync"
 
@@ -14,7 +13,6 @@ const shards = 64
 // object that is not at rest; one lock for each shard decides whether an event
 // goes to the incarnation's mailbox or is held back.
 type directory struct {
-	seed   maphash.Seed
 	shards [shards]shard
 }
 
@@ -47,19 +45,24 @@ type envelope struct {
 }
 
 func (d *directory) init() {
-	d.seed = maphash.MakeSeed()
 	for i := range d.shards {
 		d.shards[i].entries = map[storage.ID]*entry{}
 	}
 }
 
-func (d *directory) shard(id storage.ID) *shard {
-	var h maphash.Hash
-	h.SetSeed(d.seed)
-	h.WriteString(id.Class)
-	h.WriteByte(0)
-	h.WriteString(id.Name)
-	return &d.shards[h.Sum64()%shards]
+// shard is where an object is listed. The upper half of the hash is used: the lower
+// one decides the isolate.
+func (d *directory) shard(id storage.ID) *shard { return &d.shards[fnv(id)>>32%shards] }
+
+// incarnation is the object's current one, nil when there is none.
+func (d *directory) incarnation(id storage.ID) *incarnation {
+	s := d.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[id]; e != nil {
+		return e.inc
+	}
+	return nil
 }
 
 // all lists the objects that are not at rest.

@@ -79,17 +79,31 @@ func (c Cause) String() string { return causes[c].name }
 // Sentence is what a caller reads.
 func (c Cause) Sentence() string { return causes[c].sentence }
 
+// Reset: the cause breaks incarnations.
+func (c Cause) Reset() bool { return int(c) < len(causes) && causes[c].class&reset != 0 }
+
+// Causes are all causes of resets.
+func Causes() []Cause {
+	var all []Cause
+	for c := range causes {
+		if Cause(c).Reset() {
+			all = append(all, Cause(c))
+		}
+	}
+	return all
+}
+
 // Transient: the same request, sent again, is likely to succeed.
 func (c Cause) Transient() bool { return causes[c].class&transient != 0 }
 
 // ParseCause finds a cause by its name.
 func ParseCause(name string) (Cause, error) {
 	for c, row := range causes {
-		if row.name == name && name != "" {
+		if row.name == name && name != "" && Cause(c).Reset() {
 			return Cause(c), nil
 		}
 	}
-	return NoCause, fmt.Errorf("%q is not a cause of resets", name)
+	return NoCause, fmt.Errorf("%q is not a cause of resets; the causes are %q", name, Causes())
 }
 
 // Error says what failed, on which incarnation of which object, and why.

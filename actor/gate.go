@@ -17,6 +17,7 @@ type gate struct {
 	waiting  []output
 	draining bool
 	broken   bool
+	frozen   bool // nothing leaves until the incarnation is reset
 }
 
 type output struct {
@@ -64,7 +65,7 @@ func (g *gate) drain() {
 		return
 	}
 	g.draining = true
-	for !g.broken && len(g.waiting) > 0 && g.waiting[0].behind <= g.durable {
+	for !g.broken && !g.frozen && len(g.waiting) > 0 && g.waiting[0].behind <= g.durable {
 		f := g.waiting[0].leave
 		g.waiting[0].leave = nil
 		g.waiting = g.waiting[1:]
@@ -86,11 +87,18 @@ func (g *gate) shut() {
 	g.mu.Unlock()
 }
 
+// freeze keeps everything in until the incarnation is reset.
+func (g *gate) freeze() {
+	g.mu.Lock()
+	g.frozen = true
+	g.mu.Unlock()
+}
+
 // idle reports that nothing is under way.
 func (g *gate) idle() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.sealed == g.durable && len(g.waiting) == 0 && !g.draining
+	return g.sealed == g.durable && len(g.waiting) == 0 && !g.draining && !g.frozen
 }
 
 // unapplied returns the batches that the store may not have applied yet, oldest

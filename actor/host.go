@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,11 @@ type Options struct {
 	// each mailbox that has work.
 	Dispatcher pa.Dispatcher
 	Mailbox    pa.MailboxProducer
+	// Random draws the strikes of Chaos that have a probability. Default: seeded by
+	// the system.
+	Random *rand.Rand
+	// Kill ends the process at once, for strikes of that scope. Nil: there are none.
+	Kill func()
 	// Seams take parts out, for the tests of this module.
 	Seams seams.Alarm
 }
@@ -75,6 +81,9 @@ func (o *Options) defaults() error {
 	if o.Mailbox == nil {
 		o.Mailbox = pa.UnboundedLockfree()
 	}
+	if o.Random == nil {
+		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // chances, not secrets
+	}
 	if o.Isolates < 0 || o.HeapLimit < 0 || o.MaxQueued < 0 {
 		return fmt.Errorf("actor: Options.Isolates, HeapLimit and MaxQueued must not be negative, got %d, %d, %d",
 			o.Isolates, o.HeapLimit, o.MaxQueued)
@@ -91,6 +100,7 @@ type Host struct {
 	isolates   []*isolate
 	dir        directory
 	breaks     breaks
+	chaos      Chaos
 	dispatcher *alarm.Dispatcher
 	meters     meters
 
@@ -120,6 +130,7 @@ func NewHost(o Options) (*Host, error) {
 			pa.WithDeadLetterThrottleInterval(10*time.Millisecond)),
 	}
 	h.dir.init()
+	h.chaos.h, h.chaos.random = h, o.Random
 	for n := range o.Isolates {
 		h.isolates = append(h.isolates, newIsolate(h, n))
 	}
@@ -194,14 +205,7 @@ func (h *Host) Fire(d storage.Due, done func(error)) {
 // of the cause is what callers in flight get, or reason if it is not nil. An
 // object at rest has nothing to reset.
 func (h *Host) Reset(id storage.ID, c Cause, reason error) {
-	s := h.dir.shard(id)
-	s.mu.Lock()
-	var inc *incarnation
-	if e := s.entries[id]; e != nil {
-		inc = e.inc
-	}
-	s.mu.Unlock()
-	if inc != nil {
+	if inc := h.dir.incarnation(id); inc != nil {
 		inc.breakWith(&Error{Op: "run", ID: id, Epoch: inc.epoch, Cause: c, Err: reason})
 	}
 }
@@ -215,10 +219,14 @@ func (h *Host) IsolateOf(id storage.ID) int { return h.isolateOf(id).n }
 // ResetIsolate breaks every object of an isolate, and no other.
 func (h *Host) ResetIsolate(n int, c Cause, reason error) error {
 	if n < 0 || n >= len(h.isolates) {
-		return fmt.Errorf("actor: there is no isolate %d; this host has 0 to %d", n, len(h.isolates)-1)
+		return h.noIsolate(n)
 	}
 	h.isolates[n].reset(c, reason)
 	return nil
+}
+
+func (h *Host) noIsolate(n int) error {
+	return fmt.Errorf("actor: there is no isolate %d; this host has 0 to %d", n, len(h.isolates)-1)
 }
 
 // Shutdown stops the host in order: no new events, no alarms, a Drain turn for

@@ -287,10 +287,24 @@ func (inc *incarnation) breakWith(err error) {
 	if !errors.As(err, &e) {
 		e = &Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Aborted, Err: err}
 	}
+	if inc.condemn(e) {
+		inc.bury()
+	}
+}
+
+// condemn ends the incarnation's life: from here on nothing of it is written or
+// leaves. False: it was over already.
+func (inc *incarnation) condemn(e *Error) bool {
 	if !inc.broken.CompareAndSwap(nil, e) {
-		return
+		return false
 	}
 	inc.gate.shut()
+	return true
+}
+
+// bury does what is left to do about a condemned incarnation.
+func (inc *incarnation) bury() {
+	e := inc.broken.Load()
 	inc.h.meters.reset(inc.isolate.n, e.Cause)
 	inc.h.breaks.add(inc.id, e, inc.reset(e.Cause))
 	inc.cancel(e)

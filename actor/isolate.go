@@ -153,8 +153,15 @@ func (i *isolate) reset(c Cause, reason error) {
 	})
 	i.mu.Unlock()
 	i.h.log.Warn("isolate reset", "isolate", i.n, "cause", c.String(), "objects", len(all), "reason", reason)
+	// All at once: who hears of it finds no neighbour alive that is about to go.
+	broken := all[:0]
 	for _, inc := range all {
-		inc.breakWith(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: c, Err: reason})
+		if inc.condemn(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: c, Err: reason}) {
+			broken = append(broken, inc)
+		}
+	}
+	for _, inc := range broken {
+		inc.bury()
 	}
 }
 

@@ -56,7 +56,12 @@ func (o *object[T]) Handle(t *Turn, event any) {
 		forget := t.OnBreak(func(err error) { e.reply(nil, err) })
 		o.begin(t, nil, func(ctx context.Context) func(*Turn) {
 			out, err := m(o.obj, ctx, e.in)
-			return func(t *Turn) { t.After(func() { forget(); e.reply(out, err) }) }
+			return func(t *Turn) {
+				chaos := func(p Point) { t.inc.h.chaos.At(Moment{Point: p, ID: t.ID(), Method: e.method}) }
+				chaos(BeforeCommit)
+				t.After(func() { chaos(AfterCommit) })
+				t.After(func() { forget(); e.reply(out, err) })
+			}
 		})
 	case resume:
 		o.run(t, e.task, func() { e.task.resume <- struct{}{} })

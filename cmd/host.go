@@ -72,6 +72,10 @@ func open(c *config.Config, logger *slog.Logger) (*host, error) {
 
 func (h *host) start() (err error) {
 	c, logger := h.c, h.log
+	out, err := takenOut()
+	if err != nil {
+		return err
+	}
 	// The address first: clients that connect while the store is being opened wait
 	// instead of being refused.
 	if h.listener, err = listen(c.Listen, "--listen"); err != nil {
@@ -92,7 +96,7 @@ func (h *host) start() (err error) {
 	if h.store, err = pebble.Open(pebble.Options{Dir: c.Data, Durability: durability, Logger: logger, MeterProvider: h.telemetry.MeterProvider()}); err != nil {
 		return err
 	}
-	if h.actors, err = actor.NewHost(actor.Options{Store: h.store, Logger: logger, MeterProvider: h.telemetry.MeterProvider()}); err != nil {
+	if h.actors, err = actor.NewHost(actor.Options{Store: h.store, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm}); err != nil {
 		return err
 	}
 	servers, err := h.servers(filepath.Join(c.Data, "run"))
@@ -102,6 +106,7 @@ func (h *host) start() (err error) {
 	h.sessions, err = session.NewService(h.actors, session.Options{
 		Servers: servers, Logger: logger,
 		TracerProvider: h.telemetry.TracerProvider(), MeterProvider: h.telemetry.MeterProvider(),
+		Seams: out.Session,
 	})
 	if err != nil {
 		return err
@@ -109,7 +114,7 @@ func (h *host) start() (err error) {
 	mux := http.NewServeMux()
 	for _, s := range servers {
 		f, err := front.New(front.Options{
-			Sessions: h.sessions, Server: s.Name, Logger: logger,
+			Sessions: h.sessions, Server: s.Name, Logger: logger, At: h.sessions.At,
 			AllowedHosts: c.AllowHosts, AllowedOrigins: c.AllowOrigins,
 			TracerProvider: h.telemetry.TracerProvider(), MeterProvider: h.telemetry.MeterProvider(),
 		})
@@ -132,6 +137,9 @@ func (h *host) start() (err error) {
 	}
 	return nil
 }
+
+// kill is kill -9: nothing is written, closed or answered any more.
+func kill() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 
 // servers turns the configured servers into those that sessions can run. run is
 // the folder for the record of living children.
@@ -174,7 +182,7 @@ func (h *host) servers(run string) ([]session.Server, error) {
 		if idle == 0 {
 			idle = -1 // never
 		}
-		servers = append(servers, session.Server{Name: s.Name, Plugin: plugin, IdleTimeout: idle, BuildTimeout: s.BuildTimeout})
+		servers = append(servers, session.Server{Name: s.Name, Plugin: plugin, Policy: session.Policy{IdleTimeout: idle, BuildTimeout: s.BuildTimeout}})
 	}
 	return servers, nil
 }

@@ -188,11 +188,17 @@ func (x *exchange) start() {
 // write writes frames, and withholds an answer to what is not owed.
 func (x *exchange) write(frames []session.Frame) (wrote bool, err error) {
 	for _, f := range frames {
-		if f.Answers != "" && x.owes != nil && !x.owes.answered(f.Answers) {
-			x.withheld = true
-			x.f.count.repeated.Add(1)
-			x.f.o.Logger.ErrorContext(x.ctx, "answer to a request that is not owed withheld", "server", x.f.o.Server, "session", x.id, "event", f.ID, "request", f.Answers)
-			continue
+		if f.Answers != "" {
+			request, owed := x.owes.answered(f.Answers)
+			if !owed && x.owes != nil {
+				x.withheld = true
+				x.f.count.repeated.Add(1)
+				x.f.o.Logger.ErrorContext(x.ctx, "answer to a request that is not owed withheld", "server", x.f.o.Server, "session", x.id, "event", f.ID, "request", f.Answers)
+				continue
+			}
+			if x.f.o.At != nil {
+				x.f.o.At(actor.BeforeFlush, x.id, request)
+			}
 		}
 		x.start()
 		if f.Answers != "" {

@@ -12,13 +12,17 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/clock"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
-// DeadlineMargin is how much longer than the session itself a front waits for an
-// answer, before it answers in the session's place.
+// DeadlineMargin is how much longer than the session's own ceiling a front waits
+// for an answer, before it answers in the session's place. It covers the way in
+// (OpeningLimit) and, should the session be reset at the last moment, the way to its
+// next incarnation (AttachWait and AttachLimit).
 const DeadlineMargin = time.Minute
 
 // Options says what a [Front] serves and within which bounds. The zero value of
@@ -78,14 +82,15 @@ type Options struct {
 	MaxAttaching int
 	// AttachWait is how long an exchange may wait for its turn to attach. Default 15 s.
 	AttachWait time.Duration
-	// ResponseDeadline is how long a POST may owe answers. It is the session's own
-	// ceiling for running requests, 35 min, plus a margin. Default 36 min.
-	ResponseDeadline time.Duration
 	// BodyLimit is how long a client may take to send a body. Default 30 s.
 	BodyLimit time.Duration
 	// WriteLimit is how long a write of at most 64 KiB may block on a client that does
 	// not read, before the exchange is cut. Default 30 s.
 	WriteLimit time.Duration
+
+	// At is told that an answer is about to be written, for resets that are provoked on
+	// purpose; request is what it answers, zero on a GET stream. Nil: nobody is.
+	At func(p actor.Point, session string, request wire.Message)
 
 	// Clock is the time that all of these but BodyLimit and WriteLimit run on; those
 	// two belong to the network. Nil: the system's.
@@ -117,7 +122,6 @@ func (o Options) withDefaults() Options {
 	set(&o.AttachLimit, 750*time.Millisecond)
 	set(&o.MaxAttaching, 256)
 	set(&o.AttachWait, 15*time.Second)
-	set(&o.ResponseDeadline, session.DefaultRunningCeiling+DeadlineMargin)
 	set(&o.BodyLimit, 30*time.Second)
 	set(&o.WriteLimit, 30*time.Second)
 	if o.Clock == nil {
@@ -156,8 +160,7 @@ func (o Options) Validate() error {
 		{"KeepAlive", int64(o.KeepAlive)}, {"StreamAge", int64(o.StreamAge)}, {"Retry", int64(o.Retry)},
 		{"OpeningLimit", int64(o.OpeningLimit)}, {"AttachLimit", int64(o.AttachLimit)},
 		{"MaxAttaching", int64(o.MaxAttaching)}, {"AttachWait", int64(o.AttachWait)},
-		{"ResponseDeadline", int64(o.ResponseDeadline)}, {"BodyLimit", int64(o.BodyLimit)},
-		{"WriteLimit", int64(o.WriteLimit)},
+		{"BodyLimit", int64(o.BodyLimit)}, {"WriteLimit", int64(o.WriteLimit)},
 	} {
 		if n.value < 0 {
 			bad("%s is negative", n.name)

@@ -23,14 +23,14 @@ func owedFor(ms []wire.Message) owed {
 }
 
 // answered takes out one request with this id; false means that none is owed.
-func (o *owed) answered(id wire.ID) bool {
+func (o *owed) answered(id wire.ID) (request wire.Message, ok bool) {
 	for i, m := range *o {
 		if m.ID() == id {
 			*o = slices.Delete(*o, i, i+1)
-			return true
+			return m, true
 		}
 	}
-	return false
+	return request, false
 }
 
 // id is the id for an answer that concerns the whole body: that of its only

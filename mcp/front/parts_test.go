@@ -44,7 +44,7 @@ func TestDefaults(t *testing.T) {
 	got := Options{}.withDefaults()
 	got.Clock, got.Logger = nil, nil
 	const want = "MaxBody:16777216 MaxBodies:536870912 MaxBatch:100 MaxStreams:10000 Pending:8388608 KeepAlive:25s StreamAge:30m0s Retry:1s " +
-		"OpeningLimit:15s AttachLimit:750ms MaxAttaching:256 AttachWait:15s ResponseDeadline:36m0s BodyLimit:30s WriteLimit:30s"
+		"OpeningLimit:15s AttachLimit:750ms MaxAttaching:256 AttachWait:15s BodyLimit:30s WriteLimit:30s"
 	if s := fmt.Sprintf("%+v", got); !strings.Contains(s, want) {
 		t.Errorf("got %s", s)
 	}
@@ -115,8 +115,8 @@ func TestOwedIsAMultiset(t *testing.T) {
 			t.Fatalf("%d requests are owed %d answers", len(asked), len(o))
 		}
 		for _, id := range answers {
-			if o.answered(id) != (want[id] > 0) {
-				t.Fatalf("answer to %s: %d were owed", id, want[id])
+			if request, ok := o.answered(id); ok != (want[id] > 0) || ok && request.ID() != id {
+				t.Fatalf("answer to %s: %d were owed, and it is to %s", id, want[id], request)
 			}
 			want[id] = max(want[id]-1, 0)
 		}

@@ -34,7 +34,7 @@ type approval struct {
 
 // Outcomes of a question that its person did not answer in time.
 const (
-	// OutcomeTimeout: the approval wait passed, and the runtime was told "decline".
+	// OutcomeTimeout: the approval time-out passed, and the runtime was told "decline".
 	OutcomeTimeout = "approval_timeout"
 	// OutcomeGone: the runtime that asked is gone, or the call in which it did.
 	OutcomeGone = "runtime_gone"
@@ -60,7 +60,7 @@ func (s *state) onAsk(m wire.Message, about wire.ID, now time.Time, o *out) {
 	s.asks[id] = a
 	if m.Is("elicitation/create") {
 		now := now.UTC().Round(0)
-		a.approval = &approval{ID: id, At: now, Until: now.Add(s.cfg.ApprovalWait)}
+		a.approval = &approval{ID: id, At: now, Until: now.Add(s.cfg.ApprovalTimeout)}
 		s.approvals = append(s.approvals, a.approval)
 		o.put(a.approval.key(), encode(a.approval))
 		if a.row != nil && a.row.paused.IsZero() {

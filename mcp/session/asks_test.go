@@ -29,7 +29,7 @@ func answer(id, action string) string {
 
 func TestQuestionThatNobodyAnswersIsDeclined(t *testing.T) {
 	w := newWorld(t, func(s *session.Server) {
-		s.ApprovalWait = 200 * time.Millisecond
+		s.ApprovalTimeout = 200 * time.Millisecond
 		s.IdleTimeout = 50 * time.Millisecond
 	})
 	c := w.open1()

@@ -22,28 +22,30 @@ const (
 // Known reports whether a revision is one of Versions.
 func Known(version string) bool { return slices.Contains(Versions, version) }
 
-// DefaultRunningCeiling bounds one request where the server does not say else.
-const DefaultRunningCeiling = 35 * time.Minute
-
-// Server is one hosted MCP server. The zero value of a duration or a bound means
-// its default.
+// Server is one hosted MCP server.
 type Server struct {
 	// Name is how the server is addressed, and a part of what identifies a session.
 	Name   string
 	Plugin mcp.Plugin
+	Policy
+}
+
+// Policy is how long the sessions of a server keep what, and how much of it. The
+// zero value of a field means its default.
+type Policy struct {
 	// IdleTimeout is how long a runtime may rest before it is reclaimed.
 	// Default: 5 min. Negative: never.
 	IdleTimeout time.Duration
 	// BuildTimeout bounds Plugin.Build, and again the answer to initialize.
 	// Default: 60 s.
 	BuildTimeout time.Duration
-	// ApprovalWait is how long a question waits for its person; then the runtime is
-	// told that the person declined. Default: 4 min.
-	ApprovalWait time.Duration
-	// PausedCeiling bounds how long one request may wait for persons in all.
-	// Default: 9 min.
+	// ApprovalTimeout is how long a question waits for its person; then the runtime
+	// is told that the person declined. At most PausedCeiling. Default: 4 min.
+	ApprovalTimeout time.Duration
+	// PausedCeiling bounds how long one request may wait for persons in all. At most
+	// RunningCeiling. Default: 9 min.
 	PausedCeiling time.Duration
-	// RunningCeiling bounds one request. Default: DefaultRunningCeiling.
+	// RunningCeiling bounds one request. At most Lifetime. Default: 35 min.
 	RunningCeiling time.Duration
 	// Retention is how long delivered events stay for a client that comes back with
 	// an older event id. Default: 60 s.
@@ -66,32 +68,79 @@ type Server struct {
 	MaxHeld int
 }
 
-func (s *Server) defaults() {
-	def := func(d *time.Duration, v time.Duration) {
+// MaxDuration is the longest duration of a Policy: ten years. A time that far away
+// can still be stored; for ever is said with a negative duration.
+const MaxDuration = 3650 * 24 * time.Hour
+
+// WithDefaults fills in what is zero. A default gives way to the bound above it: the
+// ceilings of a server whose sessions last ten minutes are ten minutes.
+func (p Policy) WithDefaults() Policy {
+	def := func(d *time.Duration, v, most time.Duration) {
 		if *d == 0 {
 			*d = v
+			if most > 0 {
+				*d = min(v, most)
+			}
 		}
 	}
-	def(&s.IdleTimeout, 5*time.Minute)
-	def(&s.BuildTimeout, time.Minute)
-	def(&s.ApprovalWait, 4*time.Minute)
-	def(&s.PausedCeiling, 9*time.Minute)
-	def(&s.RunningCeiling, DefaultRunningCeiling)
-	def(&s.Retention, time.Minute)
-	def(&s.Lifetime, 30*24*time.Hour)
-	if s.MaxOwed == 0 {
-		s.MaxOwed = 1000
+	def(&p.IdleTimeout, 5*time.Minute, 0)
+	def(&p.BuildTimeout, time.Minute, 0)
+	def(&p.Retention, time.Minute, 0)
+	def(&p.Lifetime, 30*24*time.Hour, 0)
+	def(&p.RunningCeiling, 35*time.Minute, p.Lifetime)
+	def(&p.PausedCeiling, 9*time.Minute, p.RunningCeiling)
+	def(&p.ApprovalTimeout, 4*time.Minute, p.PausedCeiling)
+	if p.MaxOwed == 0 {
+		p.MaxOwed = 1000
 	}
-	if s.MaxOwedBytes == 0 {
-		s.MaxOwedBytes = 64 << 20
+	if p.MaxOwedBytes == 0 {
+		p.MaxOwedBytes = 64 << 20
 	}
-	if s.MaxLog == 0 {
-		s.MaxLog = 64 << 20
+	if p.MaxLog == 0 {
+		p.MaxLog = 64 << 20
 	}
-	if s.MaxHeld == 0 {
-		s.MaxHeld = 256
+	if p.MaxHeld == 0 {
+		p.MaxHeld = 256
 	}
+	return p
 }
+
+// Validate reports all that is wrong with a policy at once.
+func (p Policy) Validate() error {
+	p = p.WithDefaults()
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		never bool // negative is allowed
+	}{
+		{"IdleTimeout", p.IdleTimeout, true}, {"BuildTimeout", p.BuildTimeout, false},
+		{"ApprovalTimeout", p.ApprovalTimeout, false}, {"PausedCeiling", p.PausedCeiling, false},
+		{"RunningCeiling", p.RunningCeiling, false}, {"Retention", p.Retention, false}, {"Lifetime", p.Lifetime, true},
+	} {
+		if d.value < 0 && !d.never {
+			bad("%s is negative: %v", d.name, d.value)
+		} else if d.value > MaxDuration {
+			bad("%s is %v, more than %v", d.name, d.value, MaxDuration)
+		}
+	}
+	if p.ApprovalTimeout > p.PausedCeiling {
+		bad("ApprovalTimeout, %v, is more than PausedCeiling, %v", p.ApprovalTimeout, p.PausedCeiling)
+	}
+	if p.PausedCeiling > p.RunningCeiling {
+		bad("PausedCeiling, %v, is more than RunningCeiling, %v", p.PausedCeiling, p.RunningCeiling)
+	}
+	if p.Lifetime > 0 && p.RunningCeiling > p.Lifetime {
+		bad("RunningCeiling, %v, is more than Lifetime, %v: a session would end beneath a request", p.RunningCeiling, p.Lifetime)
+	}
+	if p.MaxOwed < 0 || p.MaxOwedBytes < 0 || p.MaxLog < 0 || p.MaxHeld < 0 {
+		bad("MaxOwed, MaxOwedBytes, MaxLog and MaxHeld must not be negative")
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) defaults() { s.Policy = s.WithDefaults() }
 
 func (s *Server) validate() error {
 	var errs []error
@@ -101,13 +150,17 @@ func (s *Server) validate() error {
 	if s.Plugin == nil {
 		errs = append(errs, fmt.Errorf("server %q has no plugin", s.Name))
 	}
-	for name, d := range map[string]time.Duration{"BuildTimeout": s.BuildTimeout, "ApprovalWait": s.ApprovalWait, "PausedCeiling": s.PausedCeiling, "RunningCeiling": s.RunningCeiling, "Retention": s.Retention} {
-		if d < 0 {
-			errs = append(errs, fmt.Errorf("server %q: %s is negative: %v", s.Name, name, d))
-		}
-	}
-	if s.MaxOwed < 0 || s.MaxOwedBytes < 0 || s.MaxLog < 0 || s.MaxHeld < 0 {
-		errs = append(errs, fmt.Errorf("server %q: MaxOwed, MaxOwedBytes, MaxLog and MaxHeld must not be negative", s.Name))
+	if err := s.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("server %q: %w", s.Name, err))
 	}
 	return errors.Join(errs...)
+}
+
+// RunningCeiling implements Sessions.
+func (s *Service) RunningCeiling(server string) (time.Duration, bool) {
+	srv := s.servers[server]
+	if srv == nil {
+		return 0, false
+	}
+	return srv.RunningCeiling, true
 }

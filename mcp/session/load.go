@@ -174,7 +174,7 @@ func (s *state) loadStream(id string, value []byte) error {
 
 // loadLog finds the end of a stream's log and its size.
 func (s *state) loadLog(src source, st *stream, now time.Time) error {
-	st.detached = now
+	st.detached, st.loaded = now, true
 	if st.flushedAt.After(now) {
 		st.flushedAt = now
 	}

@@ -26,8 +26,9 @@ func (obj *object) Start(t *actor.Turn) error {
 	obj.s = newState(t.ID().Name, t.Epoch(), obj.svc)
 	// The deadlines are the session's own: the schedule layer knows nothing of them,
 	// and whatever it makes of the alarm, they are asserted again after it.
-	t.Schedule().AddSource("idle", obj.s.idleDeadline)
-	t.Schedule().AddSource("keep", obj.s.keepDeadline)
+	idle, keep := obj.s.sources(obj.svc.seams)
+	t.Schedule().AddSource("idle", idle)
+	t.Schedule().AddSource("keep", keep)
 	l := Lost(ReasonRestart)
 	if last := t.Last(); last != nil && last.Cause != actor.NoCause {
 		l = LostTo(last.Cause)
@@ -219,6 +220,12 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		if rt := obj.rt; rt != nil && rt.gen == e.gen {
 			t.After(func() { rt.deliver(e.msg) })
 		}
+	case reached:
+		if e.point == actor.BeforeCommit {
+			obj.at(t, e)
+		} else {
+			t.After(func() { obj.at(t, e) })
+		}
 	case tidyLater:
 		t.After(func() { obj.svc.host.Clock().AfterFunc(tidyAfter, func() { _ = obj.post(tidy{}) }) })
 	case opened:
@@ -230,4 +237,13 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 			t.After(func() { rt.close(e) })
 		}
 	}
+}
+
+// at lets chaos strike where a request has come to.
+func (obj *object) at(t *actor.Turn, e reached) {
+	m := actor.Moment{Point: e.point, ID: t.ID()}
+	if e.row != nil {
+		m.Method, m.Tool = e.row.Method, e.row.Tool
+	}
+	obj.svc.host.Chaos().At(m)
 }

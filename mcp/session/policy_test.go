@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -10,7 +11,7 @@ func TestPolicyDecides(t *testing.T) {
 	at := func(d time.Duration) time.Time { return t0.Add(d) }
 	cfg := &Server{}
 	cfg.defaults()
-	never := &Server{IdleTimeout: -1}
+	never := &Server{Policy: Policy{IdleTimeout: -1}}
 	never.defaults()
 	row := &owed{}
 	for _, tc := range []struct {
@@ -62,5 +63,45 @@ func TestPolicyNeverSpins(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestPolicyValidateReportsAll(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		p    Policy
+		want []string // each in the error; none: it is valid
+	}{
+		{"nothing is set", Policy{}, nil},
+		{"a default gives way", Policy{RunningCeiling: 2 * time.Second}, nil},
+		{"each at its bound", Policy{ApprovalTimeout: 1, PausedCeiling: 1, RunningCeiling: 1, Lifetime: 1}, nil},
+		{"never", Policy{IdleTimeout: -1, Lifetime: -1, RunningCeiling: MaxDuration}, nil},
+		{"approval", Policy{ApprovalTimeout: 10 * time.Minute}, []string{"ApprovalTimeout, 10m0s, is more than PausedCeiling, 9m0s"}},
+		{"paused", Policy{PausedCeiling: 36 * time.Minute}, []string{"PausedCeiling, 36m0s, is more than RunningCeiling, 35m0s"}},
+		{"running", Policy{RunningCeiling: 800 * time.Hour}, []string{"RunningCeiling, 800h0m0s, is more than Lifetime, 720h0m0s"}},
+		{"several", Policy{BuildTimeout: -1, Retention: -1, Lifetime: MaxDuration + 1, MaxLog: -1}, []string{
+			"BuildTimeout is negative", "Retention is negative", "Lifetime is 87600h0m0.000000001s, more than 87600h0m0s", "must not be negative"}},
+	} {
+		err := tc.p.Validate()
+		if (err != nil) != (len(tc.want) > 0) {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: nothing of %q in %v", tc.name, want, err)
+			}
+		}
+	}
+}
+
+func TestDefaultsOfAPolicyGiveWayToTheBoundAboveThem(t *testing.T) {
+	got := Policy{Lifetime: 10 * time.Minute}.WithDefaults()
+	if got.RunningCeiling != 10*time.Minute || got.PausedCeiling != 9*time.Minute {
+		t.Errorf("with a lifetime of 10 min: %+v", got)
+	}
+	got = Policy{RunningCeiling: time.Minute}.WithDefaults()
+	if got.PausedCeiling != time.Minute || got.ApprovalTimeout != time.Minute {
+		t.Errorf("with a running ceiling of 1 min: %+v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
@@ -49,10 +50,6 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 	s.streams[st.id] = st
 	s.bind(st, p.Socket)
 	s.touch(st)
-	o.do(openSocket{p.Socket, Opening{Streaming: true}})
-	if st.prime {
-		s.prime(st, o)
-	}
 	// All rows first: the stream must not end while a part of the POST is still to come.
 	for i, m := range p.Messages {
 		if m.Kind() != wire.Request {
@@ -69,6 +66,12 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 		st.owes = append(st.owes, r)
 		s.live = append(s.live, r)
 		s.liveBytes += r.size
+	}
+	o.do(reached{actor.BeforeCommit, st.owes[0]})
+	o.do(reached{actor.AfterCommit, st.owes[0]})
+	o.do(openSocket{p.Socket, Opening{Streaming: true}})
+	if st.prime {
+		s.prime(st, o)
 	}
 	for _, m := range p.Messages {
 		if m.Kind() != wire.Request {
@@ -242,6 +245,9 @@ func (s *state) discharge(r *owed, answer wire.Message, o *out) {
 		return
 	}
 	o.settle(r, answer)
+	if r.lost == "" {
+		o.do(reached{actor.AfterResult, r})
+	}
 	s.append(s.carrier(r.stream), answer, r.ID, o)
 	s.finish(r.stream, o)
 }

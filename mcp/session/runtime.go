@@ -71,6 +71,7 @@ func (s *state) send(r *owed, o *out) {
 	m = traced(m, r.trace)
 	r.msg = wire.Message{}
 	o.do(deliver{s.rt.gen, m})
+	o.do(reached{actor.AfterDelivery, r})
 }
 
 // opened ends the handshake: what else the client had said is told again, and

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/mcp/wire"
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -25,6 +26,10 @@ type Sessions interface {
 	// the session can't take the event: overloaded, or shutting down. It never blocks
 	// for long.
 	Send(ctx context.Context, id string, e Event) error
+	// RunningCeiling is when the sessions of a server answer a request in its
+	// runtime's place: that long after they have admitted it. There is none when the
+	// server is not hosted.
+	RunningCeiling(server string) (ceiling time.Duration, hosted bool)
 }
 
 // ErrUnknown: no session has this id, or it has ended.
@@ -47,6 +52,8 @@ type Options struct {
 	MeterProvider  metric.MeterProvider
 	// CloseTimeout bounds the closing of one runtime. Default: 10 s.
 	CloseTimeout time.Duration
+	// Seams take parts out, for the tests of this module.
+	Seams seams.Session
 }
 
 // Service is the sessions of one host.
@@ -55,6 +62,7 @@ type Service struct {
 	log          *slog.Logger
 	servers      map[string]*Server
 	closeTimeout time.Duration
+	seams        seams.Session
 	telemetry    *telemetry
 	running      sync.WaitGroup // runtimes, from their building to their end
 	residents    atomic.Int64
@@ -83,7 +91,7 @@ func (s *Service) ended(rt *resident) {
 
 // NewService registers the session class on a host. Call it before Host.Start.
 func NewService(h *actor.Host, o Options) (*Service, error) {
-	s := &Service{host: h, log: o.Logger, servers: map[string]*Server{}, closeTimeout: o.CloseTimeout, current: map[string]*resident{}}
+	s := &Service{host: h, log: o.Logger, servers: map[string]*Server{}, closeTimeout: o.CloseTimeout, seams: o.Seams, current: map[string]*resident{}}
 	if s.log == nil {
 		s.log = h.Logger()
 	}
@@ -144,6 +152,16 @@ func (s *Service) Send(ctx context.Context, id string, e Event) error {
 	}
 	sock := e.socket()
 	return s.host.Send(oid, e, func(err error) { sock.End(End{Kind: Broken, Err: err}) })
+}
+
+// At tells that a request of a session has come to a point at which a reset can be
+// provoked.
+func (s *Service) At(p actor.Point, id string, request wire.Message) {
+	m := actor.Moment{Point: p, ID: storage.ID{Class: Class, Name: id}, Method: request.Method()}
+	if request.Is("tools/call") {
+		m.Tool = request.ParamString("name")
+	}
+	s.host.Chaos().At(m)
 }
 
 func creates(e Event) bool {

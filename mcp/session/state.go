@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/mcp/wire"
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -98,6 +99,7 @@ type stream struct {
 	over      bool // a GET stream that another has taken the place of
 	dirty     bool // its row is behind
 	born      bool // opened in this epoch: its events are 1 to seq
+	loaded    bool // left by an incarnation that is gone, whose socket may still confirm
 	recalled  bool // read back from storage for a client that came once more
 	bytes     int64
 	trimmed   EventID // what a full log was last trimmed to
@@ -192,6 +194,12 @@ type (
 		gen uint64
 		msg wire.Message
 	}
+	// reached says that a request has come to a point at which a reset can be
+	// provoked. Unlike the others it does not wait when it is before the commit.
+	reached struct {
+		point actor.Point
+		row   *owed // nil: of no request
+	}
 	// tidyLater asks for a tidy in tidyAfter.
 	tidyLater struct{}
 	// readLater asks for reads in batches of their own; it comes back as an event.
@@ -214,6 +222,7 @@ func (build) isEffect()        {}
 func (deliver) isEffect()      {}
 func (opened) isEffect()       {}
 func (closeRuntime) isEffect() {}
+func (reached) isEffect()      {}
 func (tidyLater) isEffect()    {}
 func (readLater) isEffect()    {}
 

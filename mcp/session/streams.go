@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
@@ -32,6 +33,9 @@ func (s *state) append(st *stream, m wire.Message, answers wire.ID, o *out) {
 	if st.socket != nil && !st.replaying {
 		o.do(push{st.socket, Frame{ID: st.last.String(), Data: m.Bytes(), Answers: answers}})
 		st.sent = st.last
+	}
+	if answers == "" && len(st.owes) > 0 {
+		o.do(reached{actor.BetweenEvents, st.owes[0]})
 	}
 	s.relieve(o)
 }
@@ -94,7 +98,7 @@ func (s *state) trimFirst(o *out) int64 {
 
 // bind attaches a socket to a stream, unbind detaches it.
 func (s *state) bind(st *stream, sock *Socket) {
-	st.socket = sock
+	st.socket, st.loaded = sock, false
 	s.sockets[sock] = st
 }
 
@@ -414,7 +418,7 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 		return
 	}
 	st := s.streams[e.Stream]
-	if st == nil || st.socket != f.Socket {
+	if st == nil || st.socket != f.Socket && !st.loaded {
 		return // superseded, or gone
 	}
 	switch {
