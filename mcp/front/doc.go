@@ -51,8 +51,8 @@
 // each waits for its turn up to AttachWait and then tries for AttachLimit.
 //
 // Last resort: when no incarnation takes the exchange over, when the session does
-// not say in OpeningLimit what becomes of a request, or when answers are owed past
-// ResponseDeadline, the front answers each request that is still owed with the
+// not say in OpeningLimit what becomes of a request, or when answers are owed for
+// DeadlineMargin longer than the session lets requests run, the front answers each request that is still owed with the
 // error that its execution was lost. Where nothing has been sent yet, that is a
 // JSON body with 500. This is the only way in which a client can be told
 // twice, once by the front and once, when it comes back, by the session; the id

@@ -17,6 +17,13 @@ import (
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
+// hosted are sessions of any server, with the default ceiling.
+type hosted struct{}
+
+func (hosted) RunningCeiling(string) (time.Duration, bool) {
+	return session.Policy{}.WithDefaults().RunningCeiling, true
+}
+
 // fakeSessions are sessions that do what a script says. The script has a block
 // for each event but Flushed and Gone: a line "> KIND" and then what to do about it.
 //
@@ -33,6 +40,7 @@ import (
 //	disconnect               the client goes away, a little later
 //	shutdown                 of the front begins
 type fakeSessions struct {
+	hosted
 	t          testing.TB
 	clock      *clock.Fake
 	front      *Front

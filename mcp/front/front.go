@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -17,6 +18,9 @@ import (
 type Front struct {
 	o      Options
 	tracer trace.Tracer
+	// deadline is how long a POST may owe answers: the session's ceiling and
+	// DeadlineMargin. It is no option, so that the two can't drift apart.
+	deadline time.Duration
 
 	closing chan struct{} // closed when Shutdown begins
 	turns   chan struct{} // holds a token for each exchange that is attaching
@@ -53,8 +57,12 @@ func New(o Options) (*Front, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
+	ceiling, hosted := o.Sessions.RunningCeiling(o.Server)
+	if !hosted {
+		return nil, fmt.Errorf("front: no server is hosted under the name %q", o.Server)
+	}
 	f := &Front{
-		o: o, tracer: o.tracer(), closing: make(chan struct{}), drained: make(chan struct{}), turns: make(chan struct{}, o.MaxAttaching),
+		o: o, tracer: o.tracer(), deadline: ceiling + DeadlineMargin, closing: make(chan struct{}), drained: make(chan struct{}), turns: make(chan struct{}, o.MaxAttaching),
 	}
 	if o.MeterProvider != nil {
 		if err := f.instrument(o.MeterProvider); err != nil {

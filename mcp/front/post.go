@@ -58,7 +58,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, caller session.Call
 	if owes == nil {
 		x.status = http.StatusAccepted
 	} else {
-		x.expireAt = x.now().Add(f.o.ResponseDeadline)
+		x.expireAt = x.now().Add(f.deadline)
 	}
 	x.begin(ms)
 	p := &session.Post{Socket: x.socket, Caller: caller, Stream: session.NewStream(), Messages: ms, Batch: batch, Create: creates, Trace: x.trace()}

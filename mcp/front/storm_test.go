@@ -21,6 +21,7 @@ import (
 // stormy is one session that is reset again and again. It keeps what a session
 // keeps in storage: the log of each stream and what is owed on it.
 type stormy struct {
+	hosted
 	mu      sync.Mutex
 	rnd     *rand.Rand
 	epoch   uint64

@@ -28,6 +28,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // sessionsFunc answers events by calling itself.
 type sessionsFunc func(id string, e session.Event) error
 
+func (sessionsFunc) RunningCeiling(server string) (time.Duration, bool) {
+	return hosted{}.RunningCeiling(server)
+}
+
 func (f sessionsFunc) Send(_ context.Context, id string, e session.Event) error { return f(id, e) }
 
 // served is a front behind a real HTTP server.
