@@ -98,11 +98,13 @@ type Stats struct {
 	Waited time.Duration
 	// QueueBytes is what waits to be applied right now.
 	QueueBytes int
+	// Alarms is how many more objects have an alarm than when the store was opened.
+	Alarms int64
 }
 
 type counts struct {
 	claims, commits, stale, groups, bytes atomic.Uint64
-	waited                                atomic.Int64
+	waited, alarms                        atomic.Int64
 }
 
 type kind uint8
@@ -210,6 +212,7 @@ func (c *Committer) Stats() Stats {
 		Bytes:      c.counts.bytes.Load(),
 		Waited:     time.Duration(c.counts.waited.Load()),
 		QueueBytes: queued,
+		Alarms:     c.counts.alarms.Load(),
 	}
 }
 
@@ -418,6 +421,12 @@ func (c *Committer) admit(r *request) (o outcome, w Write, ok bool) {
 		return o, w, false
 	}
 	w.incarnation.group = c.number
+	switch was, is := w.Was.At.IsZero(), w.Is.At.IsZero(); {
+	case was && !is:
+		c.counts.alarms.Add(1)
+	case is && !was:
+		c.counts.alarms.Add(-1)
+	}
 	if at, set := w.AlarmSet(); set {
 		o.alarm = at
 	}

@@ -158,16 +158,18 @@ func DecodeRowKey(k []byte) (id ID, key string, alarm bool, err error) {
 	return ID{}, "", false, errKey
 }
 
-// DecodeIndexKey takes the key of an alarm in the index apart.
+// DecodeIndexKey takes the key of an alarm in the index apart. What no alarm and
+// no object can have is an error too.
 func DecodeIndexKey(k []byte) (at time.Time, id ID, err error) {
 	if len(k) < 9 || k[0] != tagIndex {
 		return time.Time{}, ID{}, errKey
 	}
 	id, rest, err := decodeID(k[9:])
-	if err != nil || len(rest) != 0 {
+	at = microsTime(binary.BigEndian.Uint64(k[1:]))
+	if err != nil || len(rest) != 0 || !(Alarm{At: at}).valid() || id.Validate() != nil {
 		return time.Time{}, ID{}, errKey
 	}
-	return microsTime(binary.BigEndian.Uint64(k[1:])), id, nil
+	return at, id, nil
 }
 
 // AppendAlarmRow appends the value of an alarm row.

@@ -111,7 +111,8 @@ type Store interface {
 	Alarm(ctx context.Context, id ID) (Alarm, error)
 
 	// Due returns at most max rows of the alarm index after the cursor and not
-	// later than until, earliest first.
+	// later than until, earliest first. A row that does not decode is left out and
+	// reported: it must not hold up the others.
 	Due(ctx context.Context, after Cursor, until time.Time, max int) ([]Due, error)
 
 	// Objects lists at most max objects of a class that have rows or an alarm, by

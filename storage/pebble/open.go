@@ -84,6 +84,8 @@ type Store struct {
 	folder  *folder
 	backend *backend
 	reads   gate
+	aside   aside
+	pending *pending
 	watch   *watch // nil where the file system is not the operating system's
 }
 
@@ -162,10 +164,12 @@ func open(o Options, f *folder) (_ *Store, err error) {
 	if err != nil {
 		return nil, f.fail(err)
 	}
+	pending := countPending(b.db) // nothing has been committed yet
 	b.failWith(c.Fail)
-	s := &Store{Committer: c, db: b.db, folder: f, backend: b, reads: newGate()}
+	s := &Store{Committer: c, db: b.db, folder: f, backend: b, reads: newGate(), aside: aside{log: o.Logger}, pending: pending}
 	if o.FS == vfs.Default {
 		if s.watch, err = watchFolder(f.dir, c.Fail); err != nil {
+			pending.stop()
 			return nil, f.fail(errors.Join(err, c.Close()))
 		}
 	}
@@ -220,6 +224,7 @@ func (b *backend) checkFormat(f *folder) error {
 // that begin later fail.
 func (s *Store) Close() error {
 	s.watch.stop()
+	s.pending.stop()
 	if err := s.Committer.Close(); errors.Is(err, storage.ErrClosed) {
 		return err
 	} else if err != nil {

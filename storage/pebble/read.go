@@ -142,20 +142,34 @@ func (s *Store) scanIndex(ctx context.Context, after storage.Cursor, until time.
 		if err != nil {
 			return nil, err
 		}
-		at, id, err := storage.DecodeIndexKey(it.Key())
+		d, err := s.indexEntry(it.Key(), v)
 		if err != nil {
-			return nil, err
+			s.aside.add(it.Key(), err)
+			continue
 		}
-		retry, err := storage.DecodeRetry(v)
-		if err != nil {
-			return nil, err
-		}
-		due = append(due, storage.Due{ID: id, Alarm: storage.Alarm{At: at, Retry: retry}})
-		if len(due) == limit {
+		if due = append(due, d); len(due) == limit {
 			break
 		}
 	}
 	return due, it.Error()
+}
+
+// indexEntry reads an entry of the alarm index. The object's alarm row is the
+// alarm, and the entry only where to find it: with a value that does not decode
+// the row tells what it was.
+func (s *Store) indexEntry(k, v []byte) (storage.Due, error) {
+	at, id, err := storage.DecodeIndexKey(k)
+	if err != nil {
+		return storage.Due{}, err
+	}
+	retry, err := storage.DecodeRetry(v)
+	if err == nil {
+		return storage.Due{ID: id, Alarm: storage.Alarm{At: at, Retry: retry}}, nil
+	}
+	if row, rowErr := s.backend.alarm(id); rowErr == nil && row.At.Equal(at) {
+		return storage.Due{ID: id, Alarm: row}, nil
+	}
+	return storage.Due{}, err
 }
 
 // Objects implements storage.Store. It reads one key of each object and seeks
@@ -177,13 +191,16 @@ func (s *Store) objects(ctx context.Context, class, after string, limit int) (id
 	}
 	defer it.Close()
 	var end []byte
-	for ok := it.First(); ok && len(ids) < limit; ok = it.SeekGE(end) {
+	for ok := it.First(); ok && len(ids) < limit; {
 		id, err := storage.ObjectOf(it.Key())
 		if err != nil {
-			return nil, err
+			s.aside.add(it.Key(), err)
+			ok = it.Next()
+			continue
 		}
 		ids = append(ids, id)
 		end = storage.AppendObjectEnd(end[:0], id)
+		ok = it.SeekGE(end)
 	}
 	return ids, it.Error()
 }

@@ -38,6 +38,24 @@ func (s *Store) instrument(p metric.MeterProvider) error {
 	if err != nil {
 		return err
 	}
+	_, err = m.Int64ObservableUpDownCounter("kalpa.alarm.pending", metric.WithUnit("{alarm}"), metric.WithDescription("Alarms that are set: due, running or to come."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			if n, known := s.Alarms(); known {
+				o.Observe(n)
+			}
+			return nil
+		}))
+	if err != nil {
+		return err
+	}
+	_, err = m.Int64ObservableUpDownCounter("kalpa.storage.malformed", metric.WithUnit("{row}"), metric.WithDescription("Rows that do not decode and were left out, as far as scans have come."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(int64(s.aside.count()))
+			return nil
+		}))
+	if err != nil {
+		return err
+	}
 	_, err = m.Int64ObservableUpDownCounter("kalpa.storage.queue", metric.WithUnit("By"), metric.WithDescription("What waits to be committed."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			o.Observe(int64(s.Stats().QueueBytes))
