@@ -183,9 +183,10 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 		f.done(err)
 		return
 	}
-	if row.At.IsZero() || row.At.After(t.now) || !row.At.Equal(f.due.At) {
+	if row.At.IsZero() || row.At.After(t.now) {
 		// Completed or moved since it was read from the index; the dispatcher may look
-		// again when that is durable.
+		// again when that is durable. What has moved and is due runs all the same: an
+		// object that sets its alarm to now in each turn must not outrun it.
 		t.After(func() { f.done(nil) })
 		t.end()
 		return

@@ -105,15 +105,17 @@ func (s *State) DeleteAll() error {
 	return nil
 }
 
-// SetAlarm sets the object's one alarm. A time in the past means now; the zero
-// time is an error. It fails with ErrScheduled once Schedule is used.
+// SetAlarm sets the object's one alarm. A time in the past means now. One that no
+// alarm can have, before 1970 or after 9999, is refused with an *Error that wraps
+// alarm.ErrTime, and nothing changes. It fails with ErrScheduled once Schedule is
+// used.
 func (s *State) SetAlarm(at time.Time) error {
 	t, err := s.holder()
 	switch {
 	case err != nil:
 		return err
-	case at.Unix() <= 0:
-		return &Error{Op: "set alarm", ID: s.id, Err: errors.New("the time must be after 1970"), Hint: "use DeleteAlarm to have none"}
+	case at.IsZero():
+		return &Error{Op: "set alarm", ID: s.id, Epoch: s.epoch, Err: alarm.CheckTime(at), Hint: "use DeleteAlarm to have none"}
 	}
 	return t.SetAlarm(at)
 }

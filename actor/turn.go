@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -121,13 +122,23 @@ func (t *Turn) clear() {
 	t.writeAlarm(storage.Alarm{})
 }
 
-// SetAlarm sets the object's alarm; the zero time deletes it. Setting what is set
-// already writes nothing. It fails with ErrScheduled once Schedule is used.
+// SetAlarm sets the object's alarm; the zero time deletes it, and a time in the
+// past means now. Setting what is set already writes nothing. A time that no alarm
+// can have is refused with an *Error that wraps alarm.ErrTime, and nothing
+// changes. It fails with ErrScheduled once Schedule is used.
 func (t *Turn) SetAlarm(at time.Time) error {
 	if scheduled, err := t.scheduled(); err != nil {
 		return err
 	} else if scheduled {
 		return &Error{Op: "set alarm", ID: t.inc.id, Epoch: t.inc.epoch, Err: ErrScheduled, Hint: "register a deadline with Schedule().AddSource"}
+	}
+	if !at.IsZero() {
+		if err := alarm.CheckTime(at); err != nil {
+			return &Error{Op: "set alarm", ID: t.inc.id, Epoch: t.inc.epoch, Err: err}
+		}
+		if at.Before(t.now) {
+			at = t.now
+		}
 	}
 	row, err := t.inc.alarmRow()
 	if err != nil {

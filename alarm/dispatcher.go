@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kalpahost/kalpa/internal/clock"
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -56,9 +57,11 @@ type Options struct {
 	// MaxDeferred bounds the objects that are remembered because their alarm could
 	// not be run; 0 means DefaultMaxDeferred.
 	MaxDeferred int
+	// Runner starts the goroutine. Nil means the runtime's own.
+	Runner run.Runner
 	// Run, if it is set, replaces the goroutine that Start begins: it arranges for
-	// f to be called soon, not from within Run, and never two at a time. It is how a
-	// simulator drives. It may be called from any goroutine and must not block.
+	// f to be called soon, not from within Run, and never two at a time. It may be
+	// called from any goroutine and must not block.
 	Run func(f func())
 }
 
@@ -75,6 +78,9 @@ func (o *Options) fill() error {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Runner == nil {
+		o.Runner = run.Real
 	}
 	for _, b := range []struct {
 		name string
@@ -105,8 +111,9 @@ type Dispatcher struct {
 
 	ctx    context.Context // of reads; ends with Stop
 	cancel context.CancelFunc
-	kick   chan struct{} // of capacity one: a step is wanted
-	ended  chan struct{} // the goroutine is gone; nil when there is none
+	runner run.Runner
+	kick   run.Signal // a step is wanted
+	rest   run.Signal // what Stop waits for may have come
 
 	stepping sync.Mutex // one Step at a time
 
@@ -116,8 +123,8 @@ type Dispatcher struct {
 	stopped bool
 	woken   bool // a step is on its way
 	timer   clock.Timer
-	running int           // fired, and not done
-	drained chan struct{} // closed when stopped and nothing runs
+	looping bool // there is a goroutine
+	running int  // fired, and not done
 }
 
 // New makes a Dispatcher. It does nothing before Start.
@@ -127,10 +134,9 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{
 		store: o.Store, target: o.Target, clock: o.Clock, run: o.Run,
-		log:     limitedLog{log: o.Logger},
-		core:    newCore(o.MaxInFlight, o.MaxDeferred),
-		kick:    make(chan struct{}, 1),
-		drained: make(chan struct{}),
+		log:    limitedLog{log: o.Logger},
+		core:   newCore(o.MaxInFlight, o.MaxDeferred),
+		runner: o.Runner, kick: o.Runner.Signal(), rest: o.Runner.Signal(),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d, nil
@@ -146,8 +152,8 @@ func (d *Dispatcher) Start() error {
 	}
 	d.started = true
 	if d.run == nil {
-		d.ended = make(chan struct{})
-		go d.loop()
+		d.looping = true
+		d.runner.Go(d.loop)
 	}
 	d.mu.Unlock()
 	// What is set from here on is observed; what was set before is found by the
@@ -169,30 +175,15 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 			d.timer.Stop()
 			d.timer = nil
 		}
-		if d.running == 0 {
-			close(d.drained)
-		}
-		select {
-		case d.kick <- struct{}{}:
-		default:
-		}
+		d.kick.Set()
 	}
-	ended := d.ended
-	d.mu.Unlock()
-	for _, end := range []chan struct{}{ended, d.drained} {
-		if end == nil {
-			continue
-		}
-		select {
-		case <-end:
-			continue
-		default:
-		}
-		select {
-		case <-end:
-		case <-ctx.Done():
-			d.mu.Lock()
-			defer d.mu.Unlock()
+	defer d.mu.Unlock()
+	defer d.runner.AfterDone(ctx, d.rest.Set)()
+	for d.looping || d.running > 0 {
+		d.mu.Unlock()
+		d.rest.Wait()
+		d.mu.Lock()
+		if ctx.Err() != nil && (d.looping || d.running > 0) {
 			return fmt.Errorf("alarm: stopped with %d alarms running, which fire again at the next start unless they complete: %w", d.running, ctx.Err())
 		}
 	}

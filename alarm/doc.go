@@ -72,7 +72,7 @@
 //
 // A pure core decides and one goroutine executes, begun by Start and ended by
 // Stop. No lock is held during a read or a call to the target. A simulator has
-// its own dispatching take the goroutine's place, through Options.Run.
+// PLACE
 //
 // # Failure
 //

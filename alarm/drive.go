@@ -121,10 +121,8 @@ func (d *Dispatcher) done(f *flight, err error) {
 	f.running = false
 	d.running--
 	if d.stopped {
-		if d.running == 0 {
-			close(d.drained)
-		}
 		d.mu.Unlock()
+		d.rest.Set()
 		return
 	}
 	now := d.clock.Now()
@@ -151,22 +149,21 @@ func (d *Dispatcher) wake() {
 		d.run(d.drive)
 		return
 	}
-	select {
-	case d.kick <- struct{}{}:
-	default:
-	}
+	d.kick.Set()
 }
 
 // loop is the goroutine that Start begins and Stop ends.
 func (d *Dispatcher) loop() {
-	defer close(d.ended)
-	for range d.kick {
+	for {
+		d.kick.Wait()
 		d.mu.Lock()
-		stopped := d.stopped
-		d.mu.Unlock()
-		if stopped {
+		if d.stopped {
+			d.looping = false
+			d.mu.Unlock()
+			d.rest.Set()
 			return
 		}
+		d.mu.Unlock()
 		d.drive()
 	}
 }

@@ -108,11 +108,12 @@ func decodeRow(id string, b []byte) (*row, error) {
 		return nil, fmt.Errorf("the row has version %d, and this is version %d", r.Version, rowVersion)
 	case r.Callback == "":
 		return nil, errors.New("the row names no callback")
-	case r.Due.IsZero() || r.Next.IsZero():
-		return nil, errors.New("the row has no time")
 	case r.Failed < 0 || r.Strikes < 0 || r.Lost < 0:
 		return nil, errors.New("the row has a count below zero")
 	}
 	r.Due, r.Next = wall(r.Due), wall(r.Next)
+	if err := errors.Join(CheckTime(r.Due), CheckTime(r.Next)); err != nil {
+		return nil, err // an alarm that is derived from it could not be stored
+	}
 	return r, r.Policy.validate()
 }

@@ -3,6 +3,7 @@ package alarm
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -23,7 +24,7 @@ const (
 // What is wrong with a schedule that is refused. A refusal changes nothing.
 var (
 	// ErrTime: a time that is negative, before 1970 or after 9999.
-	ErrTime = errors.New("not a time for a schedule")
+	ErrTime = errors.New("not a time for an alarm")
 	// ErrInterval: an interval below MinInterval or above MaxInterval.
 	ErrInterval = errors.New("not an interval for a schedule")
 	// ErrCron: a cron expression that does not parse, or never matches.
@@ -43,6 +44,16 @@ var (
 	// ErrCondemned: the object is about to be destroyed.
 	ErrCondemned = errors.New("the object is condemned")
 )
+
+// CheckTime refuses times that no alarm can have, with an error that wraps
+// ErrTime. They include all that is not a time at all: what comes of a sum that
+// has overflowed, or of a number that is not finite.
+func CheckTime(at time.Time) error {
+	if at.Before(time.Unix(1, 0)) || at.After(never) {
+		return fmt.Errorf("%w: %v; they lie between 1970 and 9999", ErrTime, at.Round(0))
+	}
+	return nil
+}
 
 // ErrHung is why the context of a run ends that has outlasted its limit.
 var ErrHung = errors.New("the run has outlasted its limit and was given up")

@@ -158,7 +158,7 @@ func TestCrashLoopsBackOff(t *testing.T) {
 
 func TestErrorsAreFoundThroughWrapping(t *testing.T) {
 	e := &Error{Op: "in", Err: ErrTime, Hint: "look"}
-	if !errors.Is(e, ErrTime) || e.Error() != "schedule in /: not a time for a schedule (look)" {
+	if !errors.Is(e, ErrTime) || e.Error() != "schedule in /: not a time for an alarm (look)" {
 		t.Error(e)
 	}
 }

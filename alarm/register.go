@@ -96,8 +96,8 @@ func (s *Schedule) register(op string, r registration, payload []byte, o []Optio
 	if err := plan(&r, now); err != nil {
 		return refuse(err, "")
 	}
-	if r.Due.Unix() <= 0 || r.Due.Year() > 9999 {
-		return refuse(fmt.Errorf("%w: %v", ErrTime, r.Due), "times lie between 1970 and 9999")
+	if err := CheckTime(r.Due); err != nil {
+		return refuse(err, "")
 	}
 	r.Due = wall(r.Due)
 	r.Next, r.Version, r.Sized, r.Sum = r.Due, rowVersion, len(payload) > 0, sum(&r.row, payload)
