@@ -1,7 +1,25 @@
 // Package seams names the parts of kalpa that a test can take out, to show what
 // they are there for: a test that can't fail shows nothing. A seam is a value
 // that is handed down, never a global. All is in place in the zero value.
+//
+// There is one struct for each area, which goes into the options of the package
+// that it is about, and one table of names, for programs that are built with the
+// tag seams and take theirs from the environment (cmd/seams_on.go). A program that
+// is shipped is built without it, and nothing in its environment takes a part out.
 package seams
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Seams is all that can be taken out.
+type Seams struct {
+	Alarm   Alarm
+	Session Session
+}
 
 // Alarm takes parts of the derivation of an object's alarm out.
 type Alarm struct {
@@ -13,4 +31,44 @@ type Alarm struct {
 	// DeleteLast: when the framework wants no alarm it says so after the sources
 	// have been consulted, not before.
 	DeleteLast bool
+}
+
+// Session takes parts of a session's deadlines out.
+type Session struct {
+	// NoRelease: a turn that only gives something back derives no alarm. A lease that
+	// ends, a flush that is confirmed, a client that leaves: the alarm stays what it
+	// became when something was last taken.
+	NoRelease bool
+	// RearmWhileIdle: the idle deadline is armed again also when no runtime is
+	// resident.
+	RearmWhileIdle bool
+}
+
+// named is each seam by its name. One that has to be taken out in two areas has one
+// name.
+var named = map[string]func(*Seams){
+	"no-reassert":      func(s *Seams) { s.Alarm.NoReassert = true },
+	"no-release":       func(s *Seams) { s.Alarm.NoRelease, s.Session.NoRelease = true, true },
+	"delete-last":      func(s *Seams) { s.Alarm.DeleteLast = true },
+	"rearm-while-idle": func(s *Seams) { s.Session.RearmWhileIdle = true },
+}
+
+// Names lists the seams.
+func Names() []string { return slices.Sorted(maps.Keys(named)) }
+
+// Parse reads a list of names that are separated by commas. A name that is not
+// known is an error: nothing must seem to be taken out that is not.
+func Parse(list string) (s Seams, err error) {
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" {
+			continue
+		}
+		take, ok := named[name]
+		if !ok {
+			return Seams{}, fmt.Errorf("%q is not a seam; the seams are %s", name, strings.Join(Names(), ", "))
+		}
+		take(&s)
+	}
+	return s, nil
 }
