@@ -41,7 +41,7 @@ var rules = []rule{
 		why: "an object host knows nothing of MCP, so that it can host other things",
 	},
 	{
-		of: "mcp", only: []string{"actor", "alarm", "storage", "internal/clock"},
+		of: "mcp", only: []string{"actor", "alarm", "storage", "internal/clock", "internal/seams"},
 		why: "sessions are hosted by a program; they must not know which",
 	},
 	{
