@@ -43,6 +43,7 @@ type host struct {
 // hosting says what a host is to run. The zero value is `kalpa serve`.
 type hosting struct {
 	program string   // kalpa when empty
+	path    string   // of a program that is there already, in place of program
 	flags   []string // of serve, besides --listen and --data
 	command []string // after --
 	env     []string // of the host, NAME=VALUE
@@ -69,7 +70,10 @@ func newHost(t testing.TB, o hosting) *host {
 	if o.program == "" {
 		o.program = kalpa
 	}
-	h := &host{t: t, program: program(t, o.program), env: o.env, dir: o.dir, data: o.data, stderr: &tail{}}
+	h := &host{t: t, program: o.path, env: o.env, dir: o.dir, data: o.data, stderr: &tail{}}
+	if h.program == "" {
+		h.program = program(t, o.program)
+	}
 	if h.data == "" {
 		h.data = filepath.Join(t.TempDir(), "data")
 	}
@@ -141,6 +145,9 @@ func (h *host) start() error {
 		return nil
 	}
 }
+
+// address is where the host listens.
+func (h *host) address() string { return fmt.Sprintf("127.0.0.1:%d", h.port) }
 
 // restart starts the host again on the same data and port.
 func (h *host) restart() {
