@@ -179,6 +179,7 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 	}
 	defer d.mu.Unlock()
 	defer d.runner.AfterDone(ctx, d.rest.Set)()
+	defer d.rest.Set() // for who else waits
 	for d.looping || d.running > 0 {
 		d.mu.Unlock()
 		d.rest.Wait()

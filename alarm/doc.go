@@ -71,8 +71,9 @@
 // # Concurrency
 //
 // A pure core decides and one goroutine executes, begun by Start and ended by
-// Stop. No lock is held during a read or a call to the target. A simulator has
-// PLACE
+// Stop. No lock is held during a read or a call to the target. A simulator brings
+// its own Options.Runner; Options.Run takes the goroutine's place where each step
+// is asked for by hand.
 //
 // # Failure
 //

@@ -1,0 +1,51 @@
+// Package run is how code that decides starts goroutines and waits in them: by a
+// value that is passed in, like the clock. Production uses [Real]; the simulator
+// brings a runner of its own, which lets one goroutine run at a time and draws
+// from a seed which one. So code that is to be simulated waits for a [Signal],
+// and for nothing else.
+package run
+
+import "context"
+
+// Runner starts goroutines.
+type Runner interface {
+	// Go runs f on a goroutine of its own.
+	Go(f func())
+	// Signal returns a signal that is not set.
+	Signal() Signal
+	// AfterDone calls f, on a goroutine of its own, when ctx has ended. stop takes
+	// that back; false means that f was called or stop was.
+	AfterDone(ctx context.Context, f func()) (stop func() bool)
+}
+
+// Signal wakes the one goroutine that waits for it. It remembers that it was set,
+// once: who wakes looks at everything that it may have been for.
+type Signal interface {
+	// Set may be called from anywhere. It never blocks.
+	Set()
+	// Wait returns when the signal is set, and takes that back.
+	Wait()
+}
+
+// Real is the Go runtime's own.
+var Real Runner = real{}
+
+type real struct{}
+
+func (real) Go(f func())    { go f() }
+func (real) Signal() Signal { return make(signal, 1) }
+
+func (real) AfterDone(ctx context.Context, f func()) (stop func() bool) {
+	return context.AfterFunc(ctx, f)
+}
+
+type signal chan struct{}
+
+func (s signal) Set() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+func (s signal) Wait() { <-s }
