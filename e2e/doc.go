@@ -15,6 +15,11 @@
 // in; the Go plugin of examples/everything; and a fake server, which is the test
 // binary itself (fakeserver_test.go) and misbehaves on request.
 //
+// # Parts taken out
+//
+// Some tests build a second kalpa, with the tag seams, take a part out of it with
+// KALPA_SEAMS, and see the story fail that the part is for (idle_test.go).
+//
 // # Node
 //
 // Tests with TypeScript in them need Node 20 or newer and npm; package-lock.json

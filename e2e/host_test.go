@@ -17,9 +17,10 @@ import (
 	"time"
 )
 
-// Programs under test.
+// Programs under test: what go build is told.
 const (
 	kalpa      = "./cmd/kalpa"
+	kalpaSeams = "-tags seams ./cmd/kalpa" // takes out what KALPA_SEAMS names
 	everything = "./examples/everything"
 )
 
@@ -31,9 +32,10 @@ type host struct {
 	env     []string
 	dir     string // working folder
 
-	data string
-	port int
-	url  string // of the MCP endpoint
+	data    string
+	port    int
+	url     string // of the MCP endpoint
+	metrics string // where Prometheus would look, with --admin
 
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed when the process is reaped
@@ -118,26 +120,34 @@ func (h *host) start() error {
 		defer close(ended)
 		_ = cmd.Wait()
 	}()
-	listening := make(chan string, 1)
+	type addresses struct{ url, metrics string }
+	listening := make(chan addresses, 1)
 	go func() { // ends with the process, too
 		defer r.Close()
 		defer close(listening)
+		var at addresses
 		for lines := bufio.NewScanner(r); lines.Scan(); {
-			if url, ok := strings.CutPrefix(lines.Text(), "kalpa is listening on "); ok {
+			word := strings.Fields(lines.Text())
+			switch {
+			case strings.HasPrefix(lines.Text(), "kalpa is listening on ") && at.url == "":
+				at.url = word[len(word)-1]
+			case strings.HasPrefix(lines.Text(), "  admin "):
+				at.metrics = strings.TrimSuffix(word[1], "healthz") + "metrics"
+			case strings.HasPrefix(lines.Text(), "  client "): // the last line of all
 				select {
-				case listening <- url:
+				case listening <- at:
 				default:
 				}
 			}
 		}
 	}()
 	select {
-	case url, ok := <-listening:
+	case at, ok := <-listening:
 		if !ok {
 			<-ended
 			return errors.New("ended before it listened")
 		}
-		h.url = url
+		h.url, h.metrics = at.url, at.metrics
 		return nil
 	case <-time.After(20 * time.Second):
 		h.kill()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -37,15 +38,17 @@ var built struct {
 	programs map[string]func() (string, error)
 }
 
-// program builds a main package of this repository and returns where it is.
+// program builds a main package of this repository, which flags of go build may
+// precede, and returns where it is.
 func program(t testing.TB, pkg string) string {
 	t.Helper()
 	built.mu.Lock()
 	build := built.programs[pkg]
 	if build == nil {
+		dir := filepath.Join(built.dir, fmt.Sprint(len(built.programs)))
 		build = sync.OnceValues(func() (string, error) {
-			out := filepath.Join(built.dir, filepath.Base(pkg))
-			cmd := exec.Command("go", "build", "-o", out, pkg)
+			out := filepath.Join(dir, filepath.Base(pkg))
+			cmd := exec.Command("go", append([]string{"build", "-o", out}, strings.Fields(pkg)...)...)
 			cmd.Dir = ".."
 			if output, err := cmd.CombinedOutput(); err != nil {
 				return "", fmt.Errorf("building %s: %w\n%s", pkg, err, output)
