@@ -42,6 +42,11 @@ func TestMain(m *testing.M) {
 //	collect, collected    runs a collector of telemetry for the hosts to come; prints
 //	                      the names that it has got
 //	metrics URL           prints the names and labels of kalpa's metrics
+//	listen URL            opens a GET stream of the session and goes on; whenever it
+//	                      ends the client comes back
+//	disposed FILE         waits for the span of the disposal of the session's runtime
+//	                      in a trace file, and prints it
+//	quiet URL DURATION    checks that no alarm spins while nothing is to be done
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -57,7 +62,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": start, "signal": send, "ended": ended, "post": post, "post&": postAside, "get": get, "metrics": metrics, "until": until,
-			"collect": collect, "collected": collected,
+			"collect": collect, "collected": collected, "listen": listen, "disposed": disposed, "quiet": quiet,
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})
