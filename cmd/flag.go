@@ -1,9 +1,7 @@
 package cmd
 
 import (
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -21,14 +19,7 @@ func (f *settingFlag) String() string {
 	if len(f.given) > 0 {
 		return strings.Join(f.given, ",")
 	}
-	switch v := f.setting.Default.(type) {
-	case time.Duration:
-		return strings.TrimSuffix(v.String(), "m0s") + map[bool]string{true: "m"}[strings.HasSuffix(v.String(), "m0s")]
-	case []string:
-		return ""
-	default:
-		return fmt.Sprint(v)
-	}
+	return f.setting.Format(f.setting.Default)
 }
 
 func (f *settingFlag) Set(raw string) error {

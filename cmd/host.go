@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/internal/admin"
 	"github.com/kalpahost/kalpa/internal/config"
 	"github.com/kalpahost/kalpa/internal/telemetry"
 	"github.com/kalpahost/kalpa/mcp"
@@ -130,10 +131,10 @@ func (h *host) start() (err error) {
 	}
 	h.server = h.serve(h.listener, mux)
 	if h.admin != nil {
-		admin := http.NewServeMux()
-		admin.HandleFunc("GET /healthz", h.healthz)
-		admin.Handle("GET /metrics", h.telemetry.Handler())
-		h.health = h.serve(h.admin, admin)
+		h.health = h.serve(h.admin, admin.New(admin.Options{
+			Host: h.actors, Sessions: h.sessions, Logger: logger,
+			Health: http.HandlerFunc(h.healthz), Metrics: h.telemetry.Handler(),
+		}))
 	}
 	return nil
 }
@@ -178,11 +179,7 @@ func (h *host) servers(run string) ([]session.Server, error) {
 			h.children = append(h.children, child)
 			plugin = child
 		}
-		idle := s.IdleTimeout
-		if idle == 0 {
-			idle = -1 // never
-		}
-		servers = append(servers, session.Server{Name: s.Name, Plugin: plugin, Policy: session.Policy{IdleTimeout: idle, BuildTimeout: s.BuildTimeout}})
+		servers = append(servers, session.Server{Name: s.Name, Plugin: plugin, Policy: session.Policy(s.Policy)})
 	}
 	return servers, nil
 }

@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 //	post URL BODY         POSTs a JSON-RPC message, with the session id that the last
 //	                      response had, and prints status and body; $SESSION is that id
 //	post& URL BODY        the same, and goes on without waiting
+//	took LEAST MOST       checks how long the last post or get took
 //	get URL               GETs, and prints status and body
 //	until URL REGEXP      GETs until the body matches, and prints status and body
 //	collect, collected    runs a collector of telemetry for the hosts to come; prints
@@ -61,7 +62,7 @@ func TestScripts(t *testing.T) {
 			return false, errors.New("unknown condition")
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"start": start, "signal": send, "ended": ended, "post": post, "post&": postAside, "get": get, "metrics": metrics, "until": until,
+			"start": start, "signal": send, "ended": ended, "post": post, "post&": postAside, "get": get, "metrics": metrics, "until": until, "took": took,
 			"collect": collect, "collected": collected, "listen": listen, "disposed": disposed, "quiet": quiet,
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
@@ -71,6 +72,7 @@ func TestScripts(t *testing.T) {
 // process is the kalpa that a script has started.
 type process struct {
 	cmd            *exec.Cmd
+	took           time.Duration // by the last exchange with it
 	stdout, stderr bytes.Buffer
 	read           chan struct{} // closed when all of stdout has been read
 }
@@ -228,13 +230,28 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	exchange(ts, request)
 }
 
+func took(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: took LEAST MOST")
+	}
+	least, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	most, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	if d := ts.Value("host").(*process).took; d < least || d > most {
+		ts.Fatalf("it took %v", d)
+	}
+}
+
 func exchange(ts *testscript.TestScript, request *http.Request) *http.Response {
+	began := time.Now()
 	client := http.Client{Timeout: 30 * time.Second}
 	response, err := client.Do(request)
 	ts.Check(err)
 	body, err := io.ReadAll(response.Body)
 	ts.Check(err)
 	_ = response.Body.Close()
+	ts.Value("host").(*process).took = time.Since(began)
 	_, err = io.WriteString(ts.Stdout(), response.Status+"\n"+string(body)+"\n")
 	ts.Check(err)
 	return response

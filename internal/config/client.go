@@ -36,7 +36,7 @@ func (f *file) clientServer(s *Server, path string, n *yaml.Node) (wanted bool) 
 		switch {
 		case clientKeys[key] != "":
 			if v, ok := f.read(find(ServerKeys, clientKeys[key]), keyPath, value); ok {
-				s.set(clientKeys[key], v)
+				s.values[clientKeys[key]] = v
 				f.unexpanded(keyPath, value)
 			}
 		case key == "type" || key == "transport" || key == "transportType":

@@ -16,7 +16,6 @@ type Config struct {
 	Listen       string        `koanf:"listen"`
 	Data         string        `koanf:"data"`
 	Durability   string        `koanf:"durability"`
-	IdleTimeout  time.Duration `koanf:"idle_timeout"`
 	Drain        time.Duration `koanf:"drain"`
 	AllowOrigins []string      `koanf:"allow_origins"`
 	AllowHosts   []string      `koanf:"allow_hosts"`
@@ -24,8 +23,9 @@ type Config struct {
 	Admin        string        `koanf:"admin"`
 	TraceFile    string        `koanf:"trace_file"`
 	Log          Log           `koanf:"log"`
+	Policy       `koanf:",squash"`
 
-	// Servers are sorted by name. One that has no time-out of its own has the host's.
+	// Servers are sorted by name. What a policy of theirs does not say, the host's does.
 	Servers []Server `koanf:"-"`
 	// Single: the one server was named on the command line, or by nobody, and is
 	// reached without its name in the address.
@@ -40,42 +40,21 @@ type Log struct {
 
 // Server is one hosted MCP server.
 type Server struct {
-	Name string
+	Name string `koanf:"-"`
 	// Command and Args start it; or Plugin names a plugin.
-	Command string
-	Args    []string
-	Env     map[string]string // set in its environment
-	Inherit []string          // passed on from the host's environment
-	Dir     string            // its working folder; empty: the host's
-	Plugin  string
-	// IdleTimeout is how long it stays up without use; 0 is for ever.
-	IdleTimeout  time.Duration
-	BuildTimeout time.Duration
+	Command string            `koanf:"command"`
+	Args    []string          `koanf:"args"`
+	Env     map[string]string `koanf:"env"`     // set in its environment
+	Inherit []string          `koanf:"inherit"` // passed on from the host's environment
+	Dir     string            `koanf:"dir"`     // its working folder; empty: the host's
+	Plugin  string            `koanf:"plugin"`
+	Policy  `koanf:",squash"`
 	// Line is where the file names it; 0 when the command line does.
-	Line int
+	Line int `koanf:"-"`
 
-	ownIdleTimeout bool
-}
-
-func (s *Server) set(key string, value any) {
-	switch key {
-	case "command":
-		s.Command = value.(string)
-	case "args":
-		s.Args = value.([]string)
-	case "env":
-		s.Env = value.(map[string]string)
-	case "inherit":
-		s.Inherit = value.([]string)
-	case "dir":
-		s.Dir = value.(string)
-	case "plugin":
-		s.Plugin = value.(string)
-	case "idle_timeout":
-		s.IdleTimeout, s.ownIdleTimeout = value.(time.Duration), true
-	case "build_timeout":
-		s.BuildTimeout = value.(time.Duration)
-	}
+	path   string         // of its keys in the file
+	values map[string]any // what the file says about it, by key of ServerKeys
+	lines  map[string]int // where it does
 }
 
 // Input is what a Config is made of.
@@ -126,40 +105,46 @@ func Load(in Input) (*Config, Notes, Problems) {
 		flags[s.Key] = v
 	}
 
-	c := merge(defaults(), f.values, flags)
+	var c Config
+	decode(&c, defaults(Settings), f.values, flags)
 	c.Servers = f.servers
 	problems = append(problems, c.single(in, f)...)
-	for i := range c.Servers {
-		if s := &c.Servers[i]; !s.ownIdleTimeout {
-			s.IdleTimeout = c.IdleTimeout
-		}
-		if s := &c.Servers[i]; s.BuildTimeout == 0 {
-			s.BuildTimeout = DefaultBuildTimeout
-		}
-	}
 	slices.SortFunc(c.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 
-	where := func(key string) Problem {
-		p := Problem{Key: key}
+	where := func(key string) said {
 		if _, flag := flags[key]; flag {
-			p.Key = "--" + find(Settings, key).Flag
-		} else if line := f.lines[key]; line > 0 {
-			p.File, p.Line = f.name, line
+			return said{Problem{Key: "--" + find(Settings, key).Flag}, true, false}
 		}
-		return p
+		_, set := f.values[key]
+		return said{Problem{File: f.name, Line: f.lines[key], Key: key}, set, false}
+	}
+	problems = append(problems, c.settle(func(key string) said {
+		here := where(key)
+		here.own = here.set
+		return here
+	})...)
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		decode(s, defaults(PolicyKeys), f.values, flags, s.values)
+		problems = append(problems, s.settle(func(key string) said {
+			if _, own := s.values[key]; own {
+				return said{Problem{File: f.name, Line: s.lines[key], Key: s.path + "." + key}, true, true}
+			}
+			return where(key)
+		})...)
 	}
 	if !Loopback(c.Listen) && !c.Insecure {
-		p := where("listen")
+		p := where("listen").Problem
 		p.Text = fmt.Sprintf("%s can be reached from other machines, and this host asks for no credentials: listen on %s, or accept that with --insecure", c.Listen, DefaultListen)
 		problems = append(problems, p)
 	}
 	if c.Admin != "" && !Loopback(c.Admin) {
-		p := where("admin")
+		p := where("admin").Problem
 		p.Text = fmt.Sprintf("%s can be reached from other machines; it must be a loopback address, such as 127.0.0.1:9090", c.Admin)
 		problems = append(problems, p)
 	}
 	problems.sort()
-	return c, f.notes, problems
+	return &c, f.notes, problems
 }
 
 // single decides which servers there are when the command line has a say.
@@ -235,25 +220,24 @@ func flagValue(s *Setting, given any) (any, error) {
 	return list, nil
 }
 
-func defaults() map[string]any {
+func defaults(settings []Setting) map[string]any {
 	m := map[string]any{}
-	for _, s := range Settings {
+	for _, s := range settings {
 		m[s.Key] = s.Default
 	}
 	return m
 }
 
-// merge lays layers of values by key over one another, the later over the earlier.
-func merge(layers ...map[string]any) *Config {
+// decode lays layers of values by key over one another, the later over the earlier,
+// and writes them into a struct. Keys that it has no field for are passed over.
+func decode(into any, layers ...map[string]any) {
 	k := koanf.New(".")
-	var c Config
 	for _, layer := range layers {
 		if err := k.Load(confmap.Provider(maps.Clone(layer), "."), nil); err != nil {
 			panic(err) // a map in memory is read without fail
 		}
 	}
-	if err := k.Unmarshal("", &c); err != nil {
-		panic(fmt.Sprintf("config: Config does not fit its settings: %v", err)) // both are in this package
+	if err := k.Unmarshal("", into); err != nil {
+		panic(fmt.Sprintf("config: %T does not fit its settings: %v", into, err)) // both are in this package
 	}
-	return &c
 }

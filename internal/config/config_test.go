@@ -84,11 +84,15 @@ func TestWithoutAnythingTheDefaultPluginIsHosted(t *testing.T) {
 	if len(notes)+len(problems) > 0 {
 		t.Fatalf("notes %v, problems %v", notes, problems)
 	}
+	policy := config.Policy{
+		IdleTimeout: 5 * time.Minute, BuildTimeout: time.Minute, ApprovalTimeout: 4 * time.Minute, PausedCeiling: 9 * time.Minute,
+		RunningCeiling: 35 * time.Minute, Retention: time.Minute, Lifetime: 720 * time.Hour,
+		MaxOwed: 1000, MaxOwedBytes: 64 << 20, MaxLog: 64 << 20, MaxHeld: 256,
+	}
 	want := &config.Config{
-		Listen: config.DefaultListen, Data: config.DefaultData, Durability: "sync",
-		IdleTimeout: config.DefaultIdleTimeout, Drain: config.DefaultDrain,
-		Log: config.Log{Level: "info", Format: "text"}, Single: true,
-		Servers: []config.Server{{Name: "demo", Plugin: "demo", IdleTimeout: config.DefaultIdleTimeout, BuildTimeout: config.DefaultBuildTimeout}},
+		Listen: config.DefaultListen, Data: config.DefaultData, Durability: "sync", Drain: config.DefaultDrain,
+		Log: config.Log{Level: "info", Format: "text"}, Policy: policy, Single: true,
+		Servers: []config.Server{{Name: "demo", Plugin: "demo", Policy: policy}},
 	}
 	if diff := cmp.Diff(show(t, want), show(t, c)); diff != "" {
 		t.Error(diff)
@@ -106,10 +110,10 @@ func TestTheCommandLineIsCheckedAsOneWhole(t *testing.T) {
 	want := strings.TrimSpace(`
 --listen: "8080" is not HOST:PORT, such as 127.0.0.1:8080
 --durability: "fast" is not one of sync, relaxed
---idle-timeout: 5 has no unit: write 5s or 5m
 --drain: -1s is negative
 --allow-origin: is empty
 --log-level: "loud" is not one of debug, info, warn, error
+--idle-timeout: 5 has no unit: write 5s or 5m
 --plugin: is given and a command as well: one of them is the server
 --plugin: this program has no plugin "noted"; did you mean notes?
 --admin: 0.0.0.0:9090 can be reached from other machines; it must be a loopback address, such as 127.0.0.1:9090`)
@@ -127,9 +131,39 @@ func TestAFlagOverridesTheFileAndTheFileTheDefault(t *testing.T) {
 		t.Fatal(problems)
 	}
 	got := []time.Duration{c.IdleTimeout, c.Drain, c.Servers[0].IdleTimeout, c.Servers[1].IdleTimeout}
-	want := []time.Duration{2 * time.Minute, 9 * time.Second, 2 * time.Minute, 0}
+	want := []time.Duration{2 * time.Minute, 9 * time.Second, 2 * time.Minute, config.Never}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Documentation and help show defaults as a file can set them.
+func TestDefaultsAreReadAsTheyAreWritten(t *testing.T) {
+	var file strings.Builder
+	for _, k := range config.PolicyKeys {
+		fmt.Fprintf(&file, "%s: %s\n", k.Key, k.Format(k.Default))
+	}
+	in := config.Input{Plugins: []string{"demo"}, Default: "demo"}
+	want, _, _ := config.Load(in)
+	in.File, in.Data, in.Plugin = "kalpa.yaml", []byte(file.String()), "demo"
+	got, _, problems := config.Load(in)
+	if len(problems) > 0 {
+		t.Fatalf("%v in\n%s", problems, file.String())
+	}
+	if diff := cmp.Diff(want.Policy, got.Policy); diff != "" {
+		t.Errorf("%s in\n%s", diff, file.String())
+	}
+}
+
+func TestFormatIsShort(t *testing.T) {
+	for want, v := range map[string]any{
+		"1m30s": 90 * time.Second, "5m": 5 * time.Minute, "1h30m": 90 * time.Minute, "2h": 2 * time.Hour, "1h0m5s": time.Hour + 5*time.Second,
+		"30d": 720 * time.Hour, "36h": 36 * time.Hour, "0": config.Never, "512KiB": int64(512 << 10), "1GiB": int64(1 << 30), "1025B": int64(1025),
+		"2048GiB": int64(2 << 40), "7": 7, "a,b": []string{"a", "b"},
+	} {
+		if got := (&config.Setting{}).Format(v); got != want {
+			t.Errorf("%#v is %s, want %s", v, got, want)
+		}
 	}
 }
 

@@ -9,8 +9,12 @@
 // A value comes from the first of these that sets it: a flag, the file, the
 // default. [Settings] is the one table of keys, flags, defaults and explanations;
 // the command line registers its flags from it. [ServerKeys] is the table of what
-// may be said about one server. A new key is a new row there and a field in
-// Config or [Server].
+// may be said about one server, and [PolicyKeys], a part of both, of what may be
+// said about all servers and about one: the more specific counts. A new key is a new
+// row there and a field in Config, [Server] or [Policy].
+//
+// Numbers and durations have bounds, and some must not exceed others. A default
+// gives way to the bound above it; what somebody has set does not, and is reported.
 //
 // # Files
 //

@@ -196,7 +196,7 @@ func (f *file) serverMap(section string, n *yaml.Node, read func(s *Server, path
 			f.problem(keyNode.Line, path, "the name is taken by the server on line %d", f.servers[i].Line)
 			return
 		}
-		s := Server{Name: name, Line: keyNode.Line}
+		s := Server{Name: name, Line: keyNode.Line, path: path, values: map[string]any{}, lines: map[string]int{}}
 		f.lines[path] = keyNode.Line
 		if wanted := read(&s, path, value); wanted {
 			f.servers = append(f.servers, s)
@@ -216,7 +216,7 @@ func instead(name string) string {
 
 // elsewhere is what other programs call these keys.
 var elsewhere = map[string]string{
-	"cwd": "dir", "cmd": "command", "environment": "env", "arguments": "args", "timeout": "idle_timeout or build_timeout",
+	"cwd": "dir", "cmd": "command", "environment": "env", "arguments": "args", "timeout": "running_ceiling, idle_timeout or build_timeout",
 }
 
 // server reads one entry of servers. An entry with problems still takes its name.
@@ -225,7 +225,7 @@ func (f *file) server(s *Server, path string, n *yaml.Node) bool {
 	for _, k := range ServerKeys {
 		known = append(known, k.Key)
 	}
-	at := map[string]int{}
+	at := s.lines
 	meant := false // an unknown key stands for the missing command or plugin
 	found := f.each(n, path, func(key string, keyNode, value *yaml.Node) {
 		keyPath := path + "." + key
@@ -246,7 +246,7 @@ func (f *file) server(s *Server, path string, n *yaml.Node) bool {
 		}
 		at[key] = keyNode.Line
 		if v, ok := f.read(setting, keyPath, value); ok {
-			s.set(key, v)
+			s.values[key] = v
 		}
 	})
 	if !found {
@@ -265,8 +265,8 @@ func (f *file) server(s *Server, path string, n *yaml.Node) bool {
 			}
 		}
 	}
-	if s.Plugin != "" && !slices.Contains(f.plugins, s.Plugin) {
-		f.problem(at["plugin"], path+".plugin", "this program has no plugin %q; %s", s.Plugin, didYouMean(s.Plugin, f.plugins))
+	if plugin, _ := s.values["plugin"].(string); plugin != "" && !slices.Contains(f.plugins, plugin) {
+		f.problem(at["plugin"], path+".plugin", "this program has no plugin %q; %s", plugin, didYouMean(plugin, f.plugins))
 	}
 	return true
 }

@@ -15,11 +15,14 @@ type Kind uint8
 
 // The kinds of values.
 const (
-	Text     Kind = iota + 1 // a string
-	Duration                 // 90s, 5m, 1h30m; 0
-	Bool                     // true or false
-	List                     // several strings
-	Map                      // strings by name
+	Text            Kind = iota + 1 // a string
+	Duration                        // 90s, 5m, 1h30m, 30d; 0
+	DurationOrNever                 // the same, and 0 is Never
+	Count                           // a whole number
+	Size                            // 512KiB, 64MiB, 1GiB
+	Bool                            // true or false
+	List                            // several strings
+	Map                             // strings by name
 )
 
 // Setting is a key of the file, the flag that overrides it, and its default.
@@ -27,7 +30,7 @@ type Setting struct {
 	Key     string // path in the file, "log.level"
 	Flag    string // without dashes; empty for what has no flag
 	Kind    Kind
-	Default any    // of the kind's type: string, time.Duration, bool, []string
+	Default any    // of the kind's type: string, time.Duration, int, int64 (a Size), bool, []string
 	Value   string // what stands for the value in a usage line, "HOST:PORT"
 	Usage   string // one line
 	// Check refuses a text, each text of a list, each name of a map; nil takes any.
@@ -41,21 +44,16 @@ const (
 	DefaultListen = "127.0.0.1:8080"
 	// DefaultData is a folder in the working folder, easy to find and to delete.
 	DefaultData = "./kalpa-data"
-	// DefaultIdleTimeout is long enough for a person to read an answer and go on.
-	DefaultIdleTimeout = 5 * time.Minute
 	// DefaultDrain is shorter than the ten seconds after which most supervisors kill.
 	DefaultDrain = 3 * time.Second
-	// DefaultBuildTimeout lets a package runner download a server first.
-	DefaultBuildTimeout = time.Minute
 )
 
-// Settings is every key of the host as a whole, in the order in which help and
-// documentation list them.
-var Settings = []Setting{
+// Settings is every key at the top of a file, in the order in which help and
+// documentation list them. Those of PolicyKeys are for all servers.
+var Settings = slices.Concat([]Setting{
 	{"listen", "listen", Text, DefaultListen, "HOST:PORT", "where clients connect; port 0 picks a free one", address},
 	{"data", "data", Text, DefaultData, "DIR", "the folder that keeps the sessions; made when it is not there", filled},
 	{"durability", "durability", Text, "sync", "sync|relaxed", "what an acknowledged write survives: a power cut (sync), or only the death of the process (relaxed)", oneOf("sync", "relaxed")},
-	{"idle_timeout", "idle-timeout", Duration, DefaultIdleTimeout, "DURATION", "how long a session's server stays up without use; 0: for ever", nil},
 	{"drain", "drain", Duration, DefaultDrain, "DURATION", "how long SIGTERM waits for open streams and servers to end", nil},
 	{"allow_origins", "allow-origin", List, []string(nil), "ORIGIN", "a web origin whose pages may connect, such as https://app.example (repeatable)", filled},
 	{"allow_hosts", "allow-host", List, []string(nil), "HOST", "a Host header that is served besides the address itself (repeatable)", filled},
@@ -64,19 +62,17 @@ var Settings = []Setting{
 	{"trace_file", "trace-file", Text, "", "FILE", "a file that spans are appended to, a line of JSON each; off when empty", nil},
 	{"log.level", "log-level", Text, "info", "LEVEL", "debug, info, warn or error", oneOf("debug", "info", "warn", "error")},
 	{"log.format", "log-format", Text, "text", "text|json", "how log lines on stderr look", oneOf("text", "json")},
-}
+}, PolicyKeys)
 
 // ServerKeys is every key of one server under `servers`.
-var ServerKeys = []Setting{
+var ServerKeys = slices.Concat([]Setting{
 	{"command", "", Text, "", "", "the program that is started for each session and speaks MCP on stdin and stdout", filled},
 	{"args", "", List, []string(nil), "", "its arguments", nil},
 	{"env", "", Map, map[string]string(nil), "", "variables set in its environment", variable},
 	{"inherit", "", List, []string(nil), "", "variables passed on to it from the host's environment; a * at the end takes all that begin so", variable},
 	{"dir", "", Text, "", "", "its working folder; the host's own when not set", filled},
 	{"plugin", "", Text, "", "", "instead of a command: the name of a plugin that this program has", nil},
-	{"idle_timeout", "", Duration, nil, "", "as above, for this server", nil},
-	{"build_timeout", "", Duration, DefaultBuildTimeout, "", "how long its start may take, until it has answered initialize", positive},
-}
+}, PolicyKeys)
 
 // parse reads a value that is written as one text.
 func (s *Setting) parse(raw string) (any, error) {
@@ -88,6 +84,16 @@ func (s *Setting) parse(raw string) (any, error) {
 	switch s.Kind {
 	case Duration:
 		return duration(raw)
+	case DurationOrNever:
+		d, err := duration(raw)
+		if d == 0 {
+			d = Never
+		}
+		return d, err
+	case Count:
+		return count(raw)
+	case Size:
+		return size(raw)
 	case Bool:
 		if raw != "true" && raw != "false" {
 			return nil, fmt.Errorf("%q is neither true nor false", raw)
@@ -96,27 +102,6 @@ func (s *Setting) parse(raw string) (any, error) {
 	default:
 		return raw, nil
 	}
-}
-
-func duration(raw string) (time.Duration, error) {
-	d, err := time.ParseDuration(raw)
-	if err == nil && d < 0 {
-		return 0, fmt.Errorf("%s is negative", raw)
-	}
-	if err != nil {
-		if _, number := strconv.ParseFloat(raw, 64); number == nil {
-			return 0, fmt.Errorf("%s has no unit: write %ss or %sm", raw, raw, raw)
-		}
-		return 0, fmt.Errorf("%q is not a duration, such as 90s, 5m or 1h30m", raw)
-	}
-	return d, nil
-}
-
-func positive(raw string) error {
-	if d, err := duration(raw); err == nil && d == 0 {
-		return errors.New("must be more than 0")
-	}
-	return nil
 }
 
 func filled(raw string) error {

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kalpahost/kalpa/internal/config"
 )
@@ -57,18 +56,23 @@ func content(name string) (string, error) {
 		fmt.Fprint(&s, "| flag | default | |\n|---|---|---|\n")
 		for _, c := range config.Settings {
 			if c.Flag != "" {
-				fmt.Fprintf(&s, "| `%s` | %s | %s |\n", strings.TrimSpace("--"+c.Flag+" "+bar(c.Value)), value(c.Default), c.Usage)
+				fmt.Fprintf(&s, "| `%s` | %s | %s |\n", strings.TrimSpace("--"+c.Flag+" "+bar(c.Value)), code(c.Format(c.Default)), c.Usage)
 			}
 		}
 	case "keys":
 		fmt.Fprint(&s, "| key | flag | a |\n|---|---|---|\n")
-		for _, c := range config.Settings {
+		for _, c := range config.Settings[:len(config.Settings)-len(config.PolicyKeys)] {
 			fmt.Fprintf(&s, "| `%s` | `--%s` | %s |\n", c.Key, c.Flag, kind(c.Kind))
 		}
 	case "servers":
+		fmt.Fprint(&s, "| key | a | |\n|---|---|---|\n")
+		for _, c := range config.ServerKeys[:len(config.ServerKeys)-len(config.PolicyKeys)] {
+			fmt.Fprintf(&s, "| `%s` | %s | %s |\n", c.Key, kind(c.Kind), c.Usage)
+		}
+	case "policy":
 		fmt.Fprint(&s, "| key | a | default | |\n|---|---|---|---|\n")
-		for _, c := range config.ServerKeys {
-			fmt.Fprintf(&s, "| `%s` | %s | %s | %s |\n", c.Key, kind(c.Kind), value(c.Default), c.Usage)
+		for _, c := range config.PolicyKeys {
+			fmt.Fprintf(&s, "| `%s` | %s | %s | %s |\n", c.Key, kind(c.Kind), code(c.Format(c.Default)), c.Usage)
 		}
 	default:
 		file, functions, some := strings.Cut(name, ": ")
@@ -94,19 +98,17 @@ func content(name string) (string, error) {
 
 func bar(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
-func value(v any) string {
-	if d, ok := v.(time.Duration); ok {
-		return "`" + strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m") + "`"
+func code(s string) string {
+	if s == "" {
+		return ""
 	}
-	if s := fmt.Sprint(v); v != nil && s != "" && s != "[]" && s != "map[]" {
-		return "`" + s + "`"
-	}
-	return ""
+	return "`" + s + "`"
 }
 
 func kind(k config.Kind) string {
 	return map[config.Kind]string{
 		config.Text: "text", config.Duration: "duration", config.Bool: "true or false", config.List: "list of texts", config.Map: "map of texts",
+		config.DurationOrNever: "duration, or 0", config.Count: "whole number", config.Size: "size",
 	}[k]
 }
 
