@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,13 +204,28 @@ func (h *Host) Fire(d storage.Due, done func(error)) {
 }
 
 // Reset breaks one object: its memory is gone, its storage is not. The sentence
-// of the cause is what callers in flight get, or reason if it is not nil. An
-// object at rest has nothing to reset.
-func (h *Host) Reset(id storage.ID, c Cause, reason error) {
-	if inc := h.dir.incarnation(id); inc != nil {
-		inc.breakWith(&Error{Op: "run", ID: id, Epoch: inc.epoch, Cause: c, Err: reason})
+// of the cause is what callers in flight get, and reason behind it if it is not
+// nil. It returns the epoch that has ended; 0 for an object at rest, which has
+// nothing to reset.
+func (h *Host) Reset(id storage.ID, c Cause, reason error) (epoch uint64) {
+	inc := h.dir.incarnation(id)
+	if inc == nil || !inc.condemn(&Error{Op: "run", ID: id, Epoch: inc.epoch, Cause: c, Err: reason}) {
+		return 0
 	}
+	inc.bury()
+	return inc.epoch
 }
+
+// Epoch is that of the object's incarnation, 0 when it has none at this moment.
+func (h *Host) Epoch(id storage.ID) uint64 {
+	if inc := h.dir.incarnation(id); inc != nil {
+		return inc.epoch
+	}
+	return 0
+}
+
+// Classes are the names of those that are registered, sorted.
+func (h *Host) Classes() []string { return slices.Sorted(maps.Keys(h.classes)) }
 
 // Isolates is the number of isolates, which are numbered from 0.
 func (h *Host) Isolates() int { return len(h.isolates) }
@@ -216,13 +233,13 @@ func (h *Host) Isolates() int { return len(h.isolates) }
 // IsolateOf is the number of the isolate that an object lives in.
 func (h *Host) IsolateOf(id storage.ID) int { return h.isolateOf(id).n }
 
-// ResetIsolate breaks every object of an isolate, and no other.
-func (h *Host) ResetIsolate(n int, c Cause, reason error) error {
+// ResetIsolate breaks every object of an isolate, and no other. It returns how many
+// there were.
+func (h *Host) ResetIsolate(n int, c Cause, reason error) (objects int, err error) {
 	if n < 0 || n >= len(h.isolates) {
-		return h.noIsolate(n)
+		return 0, h.noIsolate(n)
 	}
-	h.isolates[n].reset(c, reason)
-	return nil
+	return h.isolates[n].reset(c, reason), nil
 }
 
 func (h *Host) noIsolate(n int) error {

@@ -236,7 +236,7 @@ func TestResetBreaksTheIsolateAndNoOtherI10(t *testing.T) {
 		name := fmt.Sprint("o", i)
 		epochs[name] = read(name)
 	}
-	if err := h.ResetIsolate(1, actor.MemoryLimit, nil); err != nil {
+	if _, err := h.ResetIsolate(1, actor.MemoryLimit, nil); err != nil {
 		t.Fatal(err)
 	}
 	reset := 0

@@ -146,7 +146,8 @@ func (i *isolate) discharge(inc *incarnation, n int64) {
 	i.mu.Unlock()
 }
 
-func (i *isolate) reset(c Cause, reason error) {
+// reset breaks every member, and returns how many that were.
+func (i *isolate) reset(c Cause, reason error) int {
 	i.mu.Lock()
 	all := slices.SortedFunc(maps.Keys(i.members), func(a, b *incarnation) int {
 		return slices.Compare([]string{a.id.Class, a.id.Name}, []string{b.id.Class, b.id.Name})
@@ -163,6 +164,21 @@ func (i *isolate) reset(c Cause, reason error) {
 	for _, inc := range broken {
 		inc.bury()
 	}
+	return len(broken)
+}
+
+// Isolate is what an isolate holds at a moment.
+type Isolate struct {
+	Objects         map[string]int64 // those in memory, by class
+	Heap, HeapLimit int64            // what is charged, and what may be, in bytes
+}
+
+// Isolate looks at an isolate; n is below Isolates.
+func (h *Host) Isolate(n int) Isolate {
+	i := h.isolates[n]
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return Isolate{maps.Clone(i.classes), i.heap, h.o.HeapLimit}
 }
 
 // Heap is what is charged on an isolate's heap, in bytes.

@@ -74,7 +74,7 @@ func TestHostTellsItsFigures(t *testing.T) {
 
 	do(t, h, "a", incr, 1)
 	do(t, h, "b", incr, 1)
-	if err := h.ResetIsolate(0, actor.MemoryLimit, nil); err != nil {
+	if _, err := h.ResetIsolate(0, actor.MemoryLimit, nil); err != nil {
 		t.Fatal(err)
 	}
 	is("kalpa.actor.resets{cause=memory_limit,isolate=0}", 2)

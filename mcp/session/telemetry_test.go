@@ -190,7 +190,7 @@ func TestEveryEndOfARuntimeIsToldWithItsReasonI9(t *testing.T) {
 		}},
 		{"reset", "aborted", func(o *observed, c *client) { o.host.Reset(id(c), actor.Aborted, nil) }},
 		{"reset", "memory_limit", func(o *observed, c *client) {
-			_ = o.host.ResetIsolate(o.host.IsolateOf(id(c)), actor.MemoryLimit, nil)
+			_, _ = o.host.ResetIsolate(o.host.IsolateOf(id(c)), actor.MemoryLimit, nil)
 		}},
 		{"shutdown", "", func(o *observed, _ *client) { o.shutdown() }},
 		{"shutdown", "", func(o *observed, c *client) { // cut off at the end of its time
