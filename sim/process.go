@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	pa "github.com/asynkron/protoactor-go/actor"
+
+	"github.com/kalpahost/kalpa/internal/clock"
+	"github.com/kalpahost/kalpa/internal/run"
+)
+
+// Process is a program that runs in the simulated world: everything in it that
+// happens at all happens as an event of its own. It is what the real code takes
+// for the clock, for the goroutines it starts and for the dispatcher of its
+// actors. It can be killed at any event, as by kill -9, and paused, as by SIGSTOP.
+type Process struct {
+	s       *Scheduler
+	dead    bool
+	paused  bool
+	held    []event // what has become ready while it is paused
+	waiting []*waiter
+	wrong   time.Duration // how far its wall clock is off
+}
+
+var (
+	_ clock.Clock = (*Process)(nil)
+	_ run.Runner  = (*Process)(nil)
+)
+
+// NewProcess starts a process in which nothing happens yet.
+func (s *Scheduler) NewProcess() *Process { return &Process{s: s} }
+
+// Kill ends the process at once: nothing of it happens any more. When an event of
+// its own calls it, it does not return.
+func (p *Process) Kill() {
+	if p.dead {
+		return
+	}
+	p.dead, p.held = true, nil
+	for _, w := range p.waiting {
+		w.killed, w.w.ended = true, make(chan struct{})
+		w.wake <- struct{}{}
+		<-w.w.ended
+	}
+	p.waiting = nil
+	if p.s.process == p {
+		p.s.current.quits = true
+		runtime.Goexit()
+	}
+}
+
+// Dead reports that the process has been killed.
+func (p *Process) Dead() bool { return p.dead }
+
+// Pause stops the process until Resume: what becomes ready meanwhile waits.
+func (p *Process) Pause() { p.paused = true }
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() {
+	p.paused = false
+	p.s.ready = append(p.s.ready, p.held...)
+	p.held = nil
+}
+
+// Jump sets the process's wall clock forward or back. Its timers don't notice.
+func (p *Process) Jump(by time.Duration) { p.wrong += by }
+
+// Now is the wall clock's reading.
+func (p *Process) Now() time.Time { return p.s.now.Add(p.wrong) }
+
+// AfterFunc implements clock.Clock.
+func (p *Process) AfterFunc(d time.Duration, f func()) clock.Timer { return p.s.after(p, d, f) }
+
+// Go makes f an event of the process.
+func (p *Process) Go(f func()) {
+	if !p.dead {
+		p.s.ready = append(p.s.ready, event{p: p, f: f})
+	}
+}
+
+// Signal implements run.Runner.
+func (p *Process) Signal() run.Signal { return &signal{p: p} }
+
+// AfterDone implements run.Runner. Of contexts that are not the world's own nothing
+// is heard: who waits for one of those hears of the same in another way.
+func (p *Process) AfterDone(ctx context.Context, f func()) (stop func() bool) {
+	if c, ours := ctx.(*Context); ours {
+		return c.AfterFunc(func() { p.Go(f) })
+	}
+	return func() bool { return true }
+}
+
+// signal is one that an event of the process waits for.
+type signal struct {
+	p      *Process
+	set    bool
+	waiter *waiter
+}
+
+func (s *signal) Set() {
+	switch {
+	case s.p.dead:
+	case s.waiter == nil:
+		s.set = true
+	default:
+		w := s.waiter
+		s.waiter = nil
+		s.p.s.ready = append(s.p.s.ready, event{p: s.p, w: w})
+	}
+}
+
+func (s *signal) Wait() {
+	if s.p.dead {
+		runtime.Goexit()
+	}
+	if s.set {
+		s.set = false
+		return
+	}
+	w := &waiter{}
+	s.waiter = w
+	s.p.waiting = append(s.p.waiting, w)
+	s.p.s.wait(w)
+	if w.killed {
+		runtime.Goexit()
+	}
+	s.p.waiting = slices.DeleteFunc(s.p.waiting, func(o *waiter) bool { return o == w })
+}
+
+// Context ends when the world says so, and tells of it in events.
+type Context struct {
+	context.Context
+	done  chan struct{}
+	err   error
+	funcs map[int]func()
+	next  int
+}
+
+// NewContext returns a context that Cancel ends.
+func NewContext() *Context {
+	return &Context{Context: context.Background(), done: make(chan struct{}), funcs: map[int]func(){}}
+}
+
+// Cancel ends the context with an error.
+func (c *Context) Cancel(err error) {
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	close(c.done)
+	for i := range c.next {
+		if f := c.funcs[i]; f != nil {
+			f()
+		}
+	}
+	c.funcs = nil
+}
+
+// Done implements context.Context.
+func (c *Context) Done() <-chan struct{} { return c.done }
+
+// Err implements context.Context.
+func (c *Context) Err() error { return c.err }
+
+// AfterFunc is how package context, too, hears of the end.
+func (c *Context) AfterFunc(f func()) (stop func() bool) {
+	if c.err != nil {
+		f()
+		return func() bool { return false }
+	}
+	n := c.next
+	c.next++
+	c.funcs[n] = f
+	return func() bool {
+		_, there := c.funcs[n]
+		delete(c.funcs, n)
+		return there
+	}
+}
+
+// Schedule makes the process a pa.Dispatcher.
+func (p *Process) Schedule(f func()) { p.Go(f) }
+
+// Throughput is of no use: the mailboxes handle one message at a time.
+func (p *Process) Throughput() int { return 1 }
+
+// Mailbox is a protoactor mailbox that handles one message in each event, so that
+// whatever can come between two messages does.
+func (p *Process) Mailbox() pa.Mailbox { return &mailbox{} }
+
+type mailbox struct {
+	invoker    pa.MessageInvoker
+	dispatcher pa.Dispatcher
+	system     []any
+	user       []any
+	suspended  bool
+	scheduled  bool
+}
+
+func (m *mailbox) RegisterHandlers(i pa.MessageInvoker, d pa.Dispatcher) {
+	m.invoker, m.dispatcher = i, d
+}
+func (m *mailbox) Start()                    {}
+func (m *mailbox) UserMessageCount() int     { return len(m.user) }
+func (m *mailbox) PostUserMessage(msg any)   { m.user = append(m.user, msg); m.schedule() }
+func (m *mailbox) PostSystemMessage(msg any) { m.system = append(m.system, msg); m.schedule() }
+
+func (m *mailbox) schedule() {
+	if !m.scheduled && (len(m.system) > 0 || len(m.user) > 0 && !m.suspended) {
+		m.scheduled = true
+		m.dispatcher.Schedule(m.handle)
+	}
+}
+
+// handle handles one message. While an event of the actor waits in its middle, the
+// mailbox is not scheduled again.
+func (m *mailbox) handle() {
+	switch {
+	case len(m.system) > 0:
+		msg := m.system[0]
+		m.system = m.system[1:]
+		switch msg.(type) {
+		case *pa.SuspendMailbox:
+			m.suspended = true
+		case *pa.ResumeMailbox:
+			m.suspended = false
+		default:
+			m.invoker.InvokeSystemMessage(msg)
+		}
+	case len(m.user) > 0 && !m.suspended:
+		msg := m.user[0]
+		m.user = m.user[1:]
+		m.invoker.InvokeUserMessage(msg)
+	}
+	m.scheduled = false
+	m.schedule()
+}
