@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -92,22 +94,43 @@ func (c Call[In, Out]) Do(ctx context.Context, s Stub, in In) (out Out, err erro
 	if err != nil {
 		return out, &Error{Op: "call", ID: s.id, Err: fmt.Errorf("the argument of %s does not encode: %w", c.name, err)}
 	}
-	type result struct {
-		out []byte
-		err error
-	}
-	done := make(chan result, 2) // the reply, or the failure; both when they race
-	e := &call{c.name, body, func(out []byte, err error) { done <- result{out, err} }}
-	if err := s.h.Send(s.id, e, func(err error) { done <- result{nil, err} }); err != nil {
+	r := reply{wake: s.h.o.Runner.Signal()}
+	if err := s.h.Send(s.id, &call{c.name, body, r.set}, func(err error) { r.set(nil, err) }); err != nil {
 		return out, err
 	}
-	select {
-	case r := <-done:
-		if r.err != nil {
-			return out, r.err
-		}
-		return out, json.Unmarshal(r.out, &out)
-	case <-ctx.Done():
+	defer s.h.o.Runner.AfterDone(ctx, r.wake.Set)()
+	r.wake.Wait()
+	switch b, err, ok := r.get(); {
+	case !ok:
 		return out, ctx.Err()
+	case err != nil:
+		return out, err
+	default:
+		return out, json.Unmarshal(b, &out)
 	}
+}
+
+// reply is where a caller waits. The first one counts: a reply and a reset race.
+type reply struct {
+	wake run.Signal
+
+	mu  sync.Mutex
+	is  bool
+	out []byte
+	err error
+}
+
+func (r *reply) set(out []byte, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.is {
+		r.is, r.out, r.err = true, out, err
+		r.wake.Set()
+	}
+}
+
+func (r *reply) get() (out []byte, err error, ok bool) { //nolint:revive // the error is the reply's
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.out, r.err, r.is
 }

@@ -1,7 +1,9 @@
 package actor
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/kalpahost/kalpa/storage"
@@ -76,6 +78,9 @@ func (d *directory) all() iter.Seq[storage.ID] {
 				ids = append(ids, id)
 			}
 			s.mu.Unlock()
+			slices.SortFunc(ids, func(a, b storage.ID) int {
+				return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Name, b.Name))
+			})
 			for _, id := range ids {
 				if !yield(id) {
 					return
@@ -191,6 +196,7 @@ func (h *Host) take(inc *incarnation) (envelope, bool) {
 // release takes an incarnation out of the directory. What has been held back
 // goes to the next one; with a cause, what its mailbox had been given fails.
 func (h *Host) release(inc *incarnation, cause error) {
+	defer h.looked()
 	s := inc.shard
 	s.mu.Lock()
 	en := s.entries[inc.id]

@@ -54,6 +54,13 @@
 // the directory. The dispatcher and the mailbox can be replaced, which is how the
 // simulator decides the order of everything.
 //
+// # The watchdog
+//
+// Once a second the host looks for what does not end: a turn ([Options].TurnLimit), a
+// constructor, a read or a commit (30 s each). It resets the object, with the cause
+// that says so. The turn itself can't be stopped: it is abandoned, fenced off and
+// counted ([Host.Abandoned]), and what it has charged stays charged until it ends.
+//
 // # Non-goals
 //
 // Go can't measure an object's memory nor stop a goroutine. An isolate counts

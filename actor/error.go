@@ -52,6 +52,9 @@ const (
 	overloaded
 	transient
 	retryable
+	// itself: the error behind it is what callers read, and the sentence only where there
+	// is none.
+	itself
 )
 
 // causes holds the names that error data carries and the sentences that users
@@ -64,8 +67,8 @@ var causes = [...]causeRow{
 	StorageTimeout:    {"storage_timeout", "Durable Object storage operation exceeded timeout which caused object to be reset.", reset | overloaded | transient},
 	CodeUpdated:       {"code_updated", "Durable Object reset because its code was updated.", reset | transient},
 	CriticalTimeout:   {"critical_timeout", "A call to blockConcurrencyWhile() waited for too long.", reset | overloaded},
-	ConstructorFailed: {"constructor_failed", "The object could not be constructed.", reset},
-	Aborted:           {"aborted", "Application called abort() to reset Durable Object.", reset},
+	ConstructorFailed: {"constructor_failed", "The object could not be constructed.", reset | itself},
+	Aborted:           {"aborted", "Application called abort() to reset Durable Object.", reset | itself},
 	CommitFailed:      {"commit_failed", "Internal error in Durable Object storage write caused object to be reset.", reset},
 	Superseded:        {"superseded", "A newer incarnation of the object exists.", reset | retryable},
 	Panicked:          {"panic", "The object's code panicked.", reset},
@@ -93,6 +96,12 @@ func Causes() []Cause {
 	return all
 }
 
+// Overloaded: sending again at once makes it worse.
+func (c Cause) Overloaded() bool { return causes[c].class&overloaded != 0 }
+
+// Retryable: what was sent is known not to have run.
+func (c Cause) Retryable() bool { return causes[c].class&retryable != 0 }
+
 // Transient: the same request, sent again, is likely to succeed.
 func (c Cause) Transient() bool { return causes[c].class&transient != 0 }
 
@@ -119,6 +128,9 @@ type Error struct {
 func (e *Error) Error() string {
 	s := e.Cause.Sentence()
 	if e.Err != nil {
+		if e.is(itself) {
+			s = ""
+		}
 		if s != "" {
 			s += " "
 		}
@@ -147,14 +159,25 @@ func (e *Error) Reset() bool { return e.is(reset) }
 // Transient: see [Cause.Transient].
 func (e *Error) Transient() bool { return e.is(transient) }
 
-// CauseOf finds the cause in a chain of wrapped errors.
+// CauseOf finds the cause in a tree of wrapped errors, NoCause when there is none.
 func CauseOf(err error) Cause {
 	var e *Error
-	for errors.As(err, &e) {
-		if e.Cause != NoCause {
-			return e.Cause
+	switch errors.As(err, &e); {
+	case e == nil:
+		return NoCause
+	case e.Cause != NoCause:
+		return e.Cause
+	}
+	// The first Error of the tree has none: that which it wraps may, or another branch.
+	switch u := err.(type) { //nolint:errorlint // each node is looked at
+	case interface{ Unwrap() error }:
+		return CauseOf(u.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, branch := range u.Unwrap() {
+			if c := CauseOf(branch); c != NoCause {
+				return c
+			}
 		}
-		err = e.Err
 	}
 	return NoCause
 }

@@ -94,6 +94,16 @@ func (g *gate) freeze() {
 	g.mu.Unlock()
 }
 
+// commits counts the ends of commits, twice; it is odd while one is under way.
+func (g *gate) commits() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sealed > g.durable {
+		return 2*g.durable + 1
+	}
+	return 2 * g.durable
+}
+
 // idle reports that nothing is under way.
 func (g *gate) idle() bool {
 	g.mu.Lock()

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/internal/clock"
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -28,6 +30,8 @@ type Options struct {
 	Store storage.Store
 	// Clock tells the time. Default: the system's.
 	Clock clock.Clock
+	// Runner starts goroutines. Default: the runtime's own.
+	Runner run.Runner
 	// Logger takes what operators should know. Default: slog.Default().
 	Logger *slog.Logger
 	// MeterProvider takes the host's figures, for as long as it lives. Nil: nobody does.
@@ -37,6 +41,14 @@ type Options struct {
 	// HeapLimit is the budget of one isolate, in bytes. Default: 128 MiB, that of the
 	// platform whose semantics these are.
 	HeapLimit int64
+	// CacheLimit bounds the bytes of an isolate's batches that are not yet written.
+	// What does not fit resets the isolate. Default: 128 MiB.
+	CacheLimit int64
+	// TurnLimit is how long one turn may run, in wall time: Go can't meter a
+	// goroutine. A turn that overruns is abandoned: its object is reset, nothing of it
+	// is written or leaves, and what it has charged stays charged until it ends. It is
+	// found within a second. Default: 30 s. Negative: none.
+	TurnLimit time.Duration
 	// MaxQueued bounds the events that wait for one object. Default: 1,000.
 	MaxQueued int
 	// EvictAfter is how long an object rests before its memory is given up.
@@ -62,6 +74,9 @@ func (o *Options) defaults() error {
 	if o.Clock == nil {
 		o.Clock = clock.Real
 	}
+	if o.Runner == nil {
+		o.Runner = run.Real
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -70,6 +85,12 @@ func (o *Options) defaults() error {
 	}
 	if o.HeapLimit == 0 {
 		o.HeapLimit = 128 << 20
+	}
+	if o.CacheLimit == 0 {
+		o.CacheLimit = 128 << 20
+	}
+	if o.TurnLimit == 0 {
+		o.TurnLimit = 30 * time.Second
 	}
 	if o.MaxQueued == 0 {
 		o.MaxQueued = 1000
@@ -86,9 +107,9 @@ func (o *Options) defaults() error {
 	if o.Random == nil {
 		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // chances, not secrets
 	}
-	if o.Isolates < 0 || o.HeapLimit < 0 || o.MaxQueued < 0 {
-		return fmt.Errorf("actor: Options.Isolates, HeapLimit and MaxQueued must not be negative, got %d, %d, %d",
-			o.Isolates, o.HeapLimit, o.MaxQueued)
+	if o.Isolates < 0 || o.HeapLimit < 0 || o.CacheLimit < 0 || o.MaxQueued < 0 {
+		return fmt.Errorf("actor: Options.Isolates, HeapLimit, CacheLimit and MaxQueued must not be negative, got %d, %d, %d, %d",
+			o.Isolates, o.HeapLimit, o.CacheLimit, o.MaxQueued)
 	}
 	return nil
 }
@@ -108,6 +129,7 @@ type Host struct {
 
 	started  atomic.Bool
 	draining atomic.Bool
+	look     run.Signal // while draining: an object may have come to rest
 	sweeping struct {
 		sync.Mutex
 		timer   clock.Timer
@@ -132,11 +154,12 @@ func NewHost(o Options) (*Host, error) {
 			pa.WithDeadLetterThrottleInterval(10*time.Millisecond)),
 	}
 	h.dir.init()
+	h.look = o.Runner.Signal()
 	h.chaos.h, h.chaos.random = h, o.Random
 	for n := range o.Isolates {
 		h.isolates = append(h.isolates, newIsolate(h, n))
 	}
-	d, err := alarm.New(alarm.Options{Store: o.Store, Clock: o.Clock, Target: h, Logger: o.Logger})
+	d, err := alarm.New(alarm.Options{Store: o.Store, Clock: o.Clock, Runner: o.Runner, Target: h, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +189,9 @@ func (h *Host) Start() error {
 	h.armSweep()
 	return h.dispatcher.Start()
 }
+
+// Runner is what the host's goroutines are started by.
+func (h *Host) Runner() run.Runner { return h.o.Runner }
 
 // Clock is the clock that the host runs by.
 func (h *Host) Clock() clock.Clock { return h.o.Clock }
@@ -246,6 +272,13 @@ func (h *Host) noIsolate(n int) error {
 	return fmt.Errorf("actor: there is no isolate %d; this host has 0 to %d", n, len(h.isolates)-1)
 }
 
+// looked tells a host that shuts down that an object may have come to rest.
+func (h *Host) looked() {
+	if h.draining.Load() {
+		h.look.Set()
+	}
+}
+
 // Shutdown stops the host in order: no new events, no alarms, a Drain turn for
 // each object, then eviction. Objects that are still at work when ctx ends are
 // reset. The store stays open.
@@ -264,21 +297,16 @@ func (h *Host) Shutdown(ctx context.Context) error {
 	for id := range h.dir.all() {
 		_ = h.enqueue(id, envelope{Drain{deadline}, nil})
 	}
-	poll := time.NewTicker(5 * time.Millisecond) //nolint:forbidigo // a pause between two looks; it decides nothing
-	defer poll.Stop()
+	defer h.o.Runner.AfterDone(ctx, h.look.Set)()
 	for !h.dir.empty() {
-		h.sweepAll()
-		select {
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			for id := range h.dir.all() {
 				h.Reset(id, Shutdown, nil)
 			}
-			if err == nil {
-				err = ctx.Err()
-			}
-			return err
-		case <-poll.C:
+			return cmp.Or(err, ctx.Err())
 		}
+		h.sweepAll()
+		h.look.Wait()
 	}
 	for _, i := range h.isolates {
 		h.sys.Root.Stop(i.pid)

@@ -36,6 +36,15 @@ type incarnation struct {
 	touched atomic.Int64 // when it last handled an event, Unix nanoseconds
 	charged int64        // under isolate.mu
 
+	// turns and reads count begins and ends, for the watchdog; what it remembers of
+	// them is under the shard's lock.
+	turns, reads                      atomic.Uint64
+	turnStall, readStall, commitStall stall
+	// overran: it was broken by the watchdog. revoked: a task that held the baton
+	// goes on without an incarnation; the mailbox's own.
+	overran atomic.Bool
+	revoked bool
+
 	// alarm is the row as this incarnation knows it, once alarmKnown.
 	alarm      storage.Alarm
 	alarmKnown bool
@@ -105,10 +114,12 @@ func (inc *incarnation) Receive(ctx pa.Context) {
 	switch ctx.Message().(type) {
 	case *pa.Started:
 		inc.start()
+		inc.h.looked()
 	case token:
 		if e, ok := inc.h.take(inc); ok {
 			inc.handle(e)
 		}
+		inc.h.looked()
 	case evict:
 		inc.passivate()
 	}
@@ -118,6 +129,8 @@ func (inc *incarnation) start() {
 	if inc.err() != nil {
 		return
 	}
+	inc.turns.Add(1)
+	defer inc.turned()
 	t := inc.turn()
 	err := inc.guard("start", func() error { return inc.machine.Start(t) })
 	if err != nil {
@@ -137,6 +150,8 @@ func (inc *incarnation) handle(e envelope) {
 		return
 	}
 	inc.touched.Store(inc.h.o.Clock.Now().UnixNano())
+	inc.turns.Add(1)
+	defer inc.turned()
 	t := inc.turn()
 	switch e := e.event.(type) {
 	case *fired:
@@ -240,7 +255,9 @@ func (inc *incarnation) alarmRan(t *Turn, info alarm.Info, err error) {
 // was found in storage.
 func (inc *incarnation) alarmRow() (storage.Alarm, error) {
 	if !inc.alarmKnown {
+		inc.reads.Add(1)
 		a, err := inc.h.o.Store.Alarm(inc.ctx, inc.id)
+		inc.reads.Add(1)
 		if err != nil {
 			return a, err
 		}
@@ -308,8 +325,17 @@ func (inc *incarnation) bury() {
 	e := inc.broken.Load()
 	inc.h.meters.reset(inc.isolate.n, e.Cause)
 	inc.h.breaks.add(inc.id, e, inc.reset(e.Cause))
+	if inc.overran.Load() {
+		inc.isolate.abandon(inc)
+		if inc.turns.Load()%2 == 0 {
+			inc.isolate.ended(inc)
+		}
+	} else {
+		inc.isolate.remove(inc)
+	}
 	inc.cancel(e)
-	inc.isolate.remove(inc)
+	// Out of the directory first: who is told, and calls again, gets the next one.
+	inc.h.release(inc, e)
 	inc.mu.Lock()
 	hooks := inc.onBreak
 	inc.onBreak = nil
@@ -317,7 +343,6 @@ func (inc *incarnation) bury() {
 	for _, k := range slices.Sorted(maps.Keys(hooks)) {
 		hooks[k](e)
 	}
-	inc.h.release(inc, e)
 	s := inc.shard
 	s.mu.Lock()
 	pid := inc.pid

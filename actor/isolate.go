@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	pa "github.com/asynkron/protoactor-go/actor"
 
@@ -22,6 +23,13 @@ type isolate struct {
 	members map[*incarnation]struct{}
 	heap    int64            // bytes charged
 	classes map[string]int64 // members by class
+	// abandoned are incarnations that are members no more, and in which a turn that
+	// overran goes on: what they have charged is still held.
+	abandoned map[*incarnation]struct{}
+
+	// unwritten are the bytes of batches that are not yet durable: the cache of what
+	// is written.
+	unwritten atomic.Int64
 }
 
 // base is what an incarnation itself is charged, in bytes: about what a small
@@ -29,7 +37,7 @@ type isolate struct {
 const base = 2 << 10
 
 func newIsolate(h *Host, n int) *isolate {
-	i := &isolate{h: h, n: n, members: map[*incarnation]struct{}{}, classes: map[string]int64{}}
+	i := &isolate{h: h, n: n, members: map[*incarnation]struct{}{}, classes: map[string]int64{}, abandoned: map[*incarnation]struct{}{}}
 	props := pa.PropsFromProducer(func() pa.Actor { return &warden{byPID: map[string]*incarnation{}} },
 		pa.WithDispatcher(h.o.Dispatcher), pa.WithMailbox(h.o.Mailbox))
 	pid, err := h.sys.Root.SpawnNamed(props, fmt.Sprintf("isolate-%d", n))
@@ -97,6 +105,42 @@ func (i *isolate) remove(inc *incarnation) {
 	i.mu.Unlock()
 }
 
+// abandon is remove for an incarnation in which a turn goes on: it keeps its
+// charge until ended.
+func (i *isolate) abandon(inc *incarnation) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, ok := i.members[inc]; ok {
+		delete(i.members, inc)
+		i.classes[inc.id.Class]--
+		i.abandoned[inc] = struct{}{}
+	}
+}
+
+// ended is told that the turn of an abandoned incarnation has ended.
+func (i *isolate) ended(inc *incarnation) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, ok := i.abandoned[inc]; ok {
+		delete(i.abandoned, inc)
+		i.heap -= base + inc.charged
+		inc.charged = 0
+	}
+}
+
+// cache makes room for a batch that is about to be submitted. What does not fit
+// resets the isolate.
+func (i *isolate) cache(inc *incarnation, n int64) error {
+	held := i.unwritten.Add(n)
+	if held <= i.h.o.CacheLimit {
+		return nil
+	}
+	i.unwritten.Add(-n)
+	i.reset(CacheOverflow, fmt.Errorf("isolate %d holds %d of %d bytes that are not yet written, and %s has written %d more",
+		i.n, held-n, i.h.o.CacheLimit, inc.id, n))
+	return inc.err()
+}
+
 // charge accounts for memory. What does not fit resets the isolate, whoever
 // filled it: the error names the victim, and the largest holders.
 func (i *isolate) charge(inc *incarnation, n int64) error {
@@ -121,7 +165,9 @@ func (i *isolate) charge(inc *incarnation, n int64) error {
 
 // holders names the members that charge most. Called with the lock.
 func (i *isolate) holders() string {
-	all := slices.SortedFunc(maps.Keys(i.members), func(a, b *incarnation) int {
+	held := maps.Clone(i.members)
+	maps.Copy(held, i.abandoned)
+	all := slices.SortedFunc(maps.Keys(held), func(a, b *incarnation) int {
 		if a.charged != b.charged {
 			return int(b.charged>>10 - a.charged>>10)
 		}

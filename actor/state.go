@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -27,6 +28,7 @@ type State struct {
 	turn    *Turn // of the holder of the baton
 	task    *task // the holder; nil in the constructor
 	waiting int   // tasks that have begun and not ended
+	back    run.Signal
 }
 
 // ErrNoTurn: a method of State was called by who does not hold the baton.
@@ -162,23 +164,23 @@ func (s *State) Await(ctx context.Context, f func(context.Context) error) error 
 		return f(ctx)
 	}
 	me := s.task
-	durable := make(chan struct{})
-	t.After(func() { close(durable) })
+	defer t.OnBreak(func(error) { me.wake.Set() })()
+	t.After(me.wake.Set) // when what was written is durable
 	s.turn, s.task = nil, nil
-	me.yield <- struct{}{}
-	select {
-	case <-durable:
-		err = f(ctx)
-	case <-s.life.Done():
+	if !me.giveBack(s.back) {
 		return s.err()
 	}
+	me.wake.Wait()
+	if gone := s.err(); gone != nil {
+		return gone
+	}
+	err = f(ctx)
 	if gone := s.post(resume{me}); gone != nil {
 		return gone
 	}
-	select {
-	case <-me.resume:
-		return err
-	case <-s.life.Done():
-		return s.err()
+	me.wake.Wait()
+	if gone := s.err(); gone != nil {
+		return gone
 	}
+	return err
 }

@@ -6,17 +6,15 @@ import (
 	"time"
 )
 
-// The sweep looks for objects that rest: one timer for all, which visits a part
-// of the directory at each tick and so everything within a second.
+// The sweep looks for objects that rest, and for what takes too long: one timer for
+// all, which visits a part of the directory at each tick and so everything once a
+// second.
 const (
 	sweepTick  = 100 * time.Millisecond
 	sweepParts = 10
 )
 
 func (h *Host) armSweep() {
-	if h.o.EvictAfter < 0 {
-		return
-	}
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()
 	if h.sweeping.stopped {
@@ -29,7 +27,10 @@ func (h *Host) armSweep() {
 		h.sweeping.Unlock()
 		before := h.o.Clock.Now().Add(-h.o.EvictAfter)
 		for i := from; i < shards; i += sweepParts {
-			h.sweepShard(&h.dir.shards[i], before)
+			h.watch(&h.dir.shards[i])
+			if h.o.EvictAfter >= 0 {
+				h.sweepShard(&h.dir.shards[i], before)
+			}
 		}
 		h.armSweep()
 	})

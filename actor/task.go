@@ -5,17 +5,35 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/internal/run"
 )
 
 // task is an event of an object in progress: a goroutine that runs only while it
 // holds the baton. The baton is the turn: the mailbox waits until the task gives
 // it back.
 type task struct {
-	run    *string // the schedule that it runs, nil when it is another event
-	resume chan struct{}
-	yield  chan struct{}
+	run   *string    // the schedule that it runs, nil when it is another event
+	wake  run.Signal // what it awaits may have come
+	baton atomic.Int32
+}
+
+// What a task has to do with the baton.
+const (
+	without int32 = iota // it waits for it, or has given it back
+	holds
+	revoked // it held it when its incarnation was reset, and goes on in vain
+)
+
+// giveBack ends the task's turn; false: the baton has been revoked.
+func (me *task) giveBack(back run.Signal) bool {
+	if !me.baton.CompareAndSwap(holds, without) {
+		return false
+	}
+	back.Set()
+	return true
 }
 
 // resume is the event by which a task that has awaited queues for the baton.
@@ -26,12 +44,16 @@ type object[T any] struct {
 	class *Class[T]
 	state *State
 	obj   *T
+	// back is set when the baton has been given back, or is nobody's any more.
+	back run.Signal
 }
 
 func (o *object[T]) Start(t *Turn) error {
+	o.back = t.inc.h.o.Runner.Signal()
+	t.OnBreak(func(error) { o.back.Set() })
 	o.state = &State{
 		id: t.ID(), epoch: t.Epoch(), life: t.Context(), post: t.Poster(), charge: t.Charger(), abort: t.Abort,
-		err: t.inc.err, schedule: t.inc.schedule, turn: t,
+		err: t.inc.err, schedule: t.inc.schedule, turn: t, back: o.back,
 	}
 	var err error
 	o.obj, err = o.class.create(t.Context(), o.state)
@@ -64,7 +86,7 @@ func (o *object[T]) Handle(t *Turn, event any) {
 			}
 		})
 	case resume:
-		o.run(t, e.task, func() { e.task.resume <- struct{}{} })
+		o.run(t, e.task, e.task.wake.Set)
 	case Drain:
 	}
 }
@@ -113,10 +135,15 @@ func (o *object[T]) Idle() bool { return o.state != nil && o.state.waiting == 0 
 // begin starts a task. f runs in turns; what it returns runs in its last one. run
 // is the schedule that it is a run of, if it is.
 func (o *object[T]) begin(t *Turn, run *string, f func(context.Context) func(*Turn)) {
-	me := &task{run: run, resume: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
+	me := &task{run: run, wake: t.inc.h.o.Runner.Signal()}
 	o.state.waiting++
 	o.run(t, me, func() {
-		go func() {
+		t.inc.h.o.Runner.Go(func() {
+			defer func() {
+				if me.baton.Swap(without) == revoked {
+					t.inc.isolate.ended(t.inc)
+				}
+			}()
 			end, err := o.guard(t, f)
 			if t.inc.err() != nil {
 				return // abandoned: the baton is nobody's
@@ -128,8 +155,8 @@ func (o *object[T]) begin(t *Turn, run *string, f func(context.Context) func(*Tu
 			o.state.waiting--
 			end(o.state.turn)
 			o.state.turn, o.state.task = nil, nil
-			me.yield <- struct{}{}
-		}()
+			me.giveBack(o.back)
+		})
 	})
 }
 
@@ -148,10 +175,12 @@ func (o *object[T]) guard(t *Turn, f func(context.Context) func(*Turn)) (end fun
 func (o *object[T]) run(t *Turn, me *task, handOver func()) {
 	o.state.turn, o.state.task = t, me
 	t.inc.atRun.Store(me.run)
+	me.baton.Store(holds)
 	handOver()
-	select {
-	case <-me.yield:
+	o.back.Wait()
+	if t.inc.err() == nil {
 		t.inc.atRun.Store(nil)
-	case <-t.Context().Done():
+		return
 	}
+	t.inc.revoked = me.baton.CompareAndSwap(holds, revoked)
 }

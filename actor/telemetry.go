@@ -15,6 +15,7 @@ import (
 // meters are the host's instruments. No object's name is a label.
 type meters struct {
 	resets   metric.Int64Counter
+	strikes  metric.Int64Counter
 	lateness metric.Float64Histogram
 }
 
@@ -37,6 +38,9 @@ func (h *Host) instrument(p metric.MeterProvider) (err error) {
 	h.meters.resets, e = m.Int64Counter("kalpa.actor.resets", metric.WithUnit("{reset}"),
 		metric.WithDescription("Incarnations that were broken, by cause."))
 	note(e)
+	h.meters.strikes, e = m.Int64Counter("kalpa.chaos.strikes", metric.WithUnit("{strike}"),
+		metric.WithDescription("Resets that were provoked at a point of an execution."))
+	note(e)
 	h.meters.lateness, e = m.Float64Histogram("kalpa.alarm.lateness", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(lateBuckets...),
 		metric.WithDescription("From the time an alarm was set for to its turn."))
 	note(e)
@@ -54,6 +58,9 @@ func (h *Host) instrument(p metric.MeterProvider) (err error) {
 		for class, n := range i.classes {
 			observe(n, attribute.String("class", class))
 		}
+	}))
+	gauge("kalpa.actor.abandoned", "{turn}", "Turns that overran and have not ended.", h.eachIsolate(func(i *isolate, observe func(int64, ...attribute.KeyValue)) {
+		observe(int64(len(i.abandoned)))
 	}))
 	gauge("kalpa.alarm.in_flight", "{alarm}", "Alarms that have been fired and are not done.", h.alarms(func(s alarm.Stats) int64 { return int64(s.InFlight) }))
 	gauge("kalpa.alarm.deferred", "{object}", "Objects whose alarm could not be run and is put off.", h.alarms(func(s alarm.Stats) int64 { return int64(s.Deferred) }))
@@ -95,6 +102,11 @@ func labelIsolate(n int) attribute.KeyValue { return attribute.String("isolate",
 
 func (m *meters) reset(isolate int, c Cause) {
 	m.resets.Add(context.Background(), 1, metric.WithAttributes(attribute.String("cause", c.String()), labelIsolate(isolate)))
+}
+
+func (m *meters) strike(s *Strike) {
+	m.strikes.Add(context.Background(), 1, metric.WithAttributes(
+		attribute.String("point", s.Point.String()), attribute.String("scope", s.Scope.String()), attribute.String("cause", s.Cause.String())))
 }
 
 func (m *meters) late(d time.Duration) { m.lateness.Record(context.Background(), d.Seconds()) }

@@ -83,7 +83,7 @@ func TestHostTellsItsFigures(t *testing.T) {
 			t.Errorf("an object's name is a label: %s", name)
 		}
 	}
-	if n := len(figures(t, r)); n != 9 {
+	if n := len(figures(t, r)); n != 10 {
 		t.Errorf("%d series: %v", n, fmt.Sprint(figures(t, r)))
 	}
 }

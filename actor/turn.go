@@ -57,6 +57,8 @@ func (t *Turn) overlay() *overlay {
 
 // Get reads a row, nil when there is none.
 func (t *Turn) Get(key string) ([]byte, error) {
+	t.inc.reads.Add(1)
+	defer t.inc.reads.Add(1)
 	return t.overlay().get(t.inc.ctx, t.inc.h.o.Store, t.inc.id, key)
 }
 
@@ -65,7 +67,20 @@ func (t *Turn) Get(key string) ([]byte, error) {
 func (t *Turn) List(r storage.Range) iter.Seq2[storage.Entry, error] { return t.list(own(r)) }
 
 func (t *Turn) list(r storage.Range) iter.Seq2[storage.Entry, error] {
-	return t.overlay().list(t.inc.ctx, t.inc.h.o.Store, t.inc.id, r)
+	rows := t.overlay().list(t.inc.ctx, t.inc.h.o.Store, t.inc.id, r)
+	return func(yield func(storage.Entry, error) bool) {
+		reads := &t.inc.reads
+		reads.Add(1)
+		defer reads.Add(1)
+		for e, err := range rows {
+			reads.Add(1) // the body of the loop is no read
+			more := yield(e, err)
+			reads.Add(1)
+			if !more {
+				return
+			}
+		}
+	}
 }
 
 func (t *Turn) write() *storage.Batch {
@@ -250,10 +265,16 @@ func (t *Turn) end() {
 	inc.running = nil
 	if b := t.batch; b != nil {
 		t.batch = nil
+		size := int64(b.Size())
+		if err := inc.isolate.cache(inc, size); err != nil {
+			return
+		}
 		inc.gate.seal(b)
 		inc.h.o.Store.Submit(b, func(err error) {
+			inc.isolate.unwritten.Add(-size)
 			if err == nil {
 				inc.gate.confirmed()
+				inc.h.looked()
 				return
 			}
 			cause := CommitFailed

@@ -1,0 +1,113 @@
+package actor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The watchdog looks at each incarnation about once a second, on the sweep's
+// timer, and breaks those in which one thing has been going on for too long. It
+// counts its looks instead of asking the clock, so that a clock that is set, or a
+// machine that slept, resets nobody; and it costs a turn two atomic additions.
+
+// looks are a second apart: see the sweep.
+const look = sweepTick * sweepParts
+
+// Limits of the platform whose semantics these are, beside Options.TurnLimit.
+const (
+	criticalLimit = 30 * time.Second
+	storageLimit  = 30 * time.Second
+)
+
+// stall is what the watchdog remembers of something that begins and ends again and
+// again.
+type stall struct {
+	seen  uint64
+	looks int
+}
+
+// lasts tells for how long the same has been going on, as far as was seen. n counts
+// the begins and the ends: it is odd while something is going on.
+func (s *stall) lasts(n uint64) time.Duration {
+	if n != s.seen || n%2 == 0 {
+		s.seen, s.looks = n, 0
+		return 0
+	}
+	s.looks++
+	return time.Duration(s.looks) * look
+}
+
+// overdue says what has outlasted its limit, nil for nothing. Called with the
+// shard's lock.
+func (inc *incarnation) overdue() *Error {
+	turns := inc.turns.Load()
+	if turns%2 == 0 && turns == inc.turnStall.seen && inc.commitStall.seen%2 == 0 {
+		return nil // it rests, and has since the last look
+	}
+	turn, read, commit := inc.turnStall.lasts(turns), inc.readStall.lasts(inc.reads.Load()), inc.commitStall.lasts(inc.gate.commits())
+	e := &Error{ID: inc.id, Epoch: inc.epoch}
+	limit := inc.h.o.TurnLimit
+	switch {
+	case commit >= storageLimit:
+		e.Op, e.Cause, e.Err = "commit", StorageTimeout, fmt.Errorf("it has not been confirmed for %v", commit)
+	case read >= storageLimit:
+		e.Op, e.Cause, e.Err = "read", StorageTimeout, fmt.Errorf("it has not been answered for %v", read)
+	case turns == 1 && turn >= criticalLimit: // the first turn is the constructor
+		e.Op, e.Cause, e.Err = "start", CriticalTimeout, fmt.Errorf("the constructor has been running for %v", turn)
+	case turns != 1 && limit > 0 && turn >= limit:
+		e.Op, e.Cause, e.Err = "run", CPULimit, fmt.Errorf("one turn has been running for %v, and %v is the limit", turn, limit)
+		e.Hint = "let the object's code wait in State.Await"
+	default:
+		return nil
+	}
+	return e
+}
+
+// watch breaks what is overdue in a shard of the directory.
+func (h *Host) watch(s *shard) {
+	type late struct {
+		inc *incarnation
+		e   *Error
+	}
+	var all []late
+	s.mu.Lock()
+	for _, en := range s.entries {
+		if en.inc == nil {
+			continue
+		}
+		if e := en.inc.overdue(); e != nil {
+			all = append(all, late{en.inc, e})
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b late) int { return cmp.Compare(a.inc.epoch, b.inc.epoch) })
+	for _, l := range all {
+		h.log.Error("object overran and is reset", "object", l.inc.id.String(), "epoch", l.inc.epoch, "cause", l.e.Cause.String(), "error", l.e)
+		l.inc.overran.Store(true)
+		l.inc.breakWith(l.e)
+	}
+}
+
+// turned ends what handle began: a turn, or the mailbox's part in it. What a turn
+// that overran has charged is given back when it ends.
+func (inc *incarnation) turned() {
+	inc.turns.Add(1)
+	if inc.overran.Load() && !inc.revoked {
+		inc.isolate.ended(inc)
+	}
+}
+
+// Abandoned is the number of turns that overran and have not ended: their objects
+// have been reset, their memory is still charged, and their goroutines can't be
+// stopped. A host on which it grows should be restarted.
+func (h *Host) Abandoned() int {
+	n := 0
+	for _, i := range h.isolates {
+		i.mu.Lock()
+		n += len(i.abandoned)
+		i.mu.Unlock()
+	}
+	return n
+}
