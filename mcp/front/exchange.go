@@ -218,6 +218,9 @@ func (x *exchange) write(frames []session.Frame) (wrote bool, err error) {
 // flush sends what is written. From here on the next keep-alive is counted.
 func (x *exchange) flush() error {
 	x.quietTill = x.now().Add(x.f.o.KeepAlive)
+	if err := x.r.Context().Err(); err != nil {
+		return err // the system would take it, and nobody would read it
+	}
 	return x.out.flush()
 }
 
