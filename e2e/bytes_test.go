@@ -100,7 +100,9 @@ func (m *minted) normal(response string) string {
 		return strconv.Itoa(m.numbers[id])
 	}
 	response = mintedSession.ReplaceAllStringFunc(response, func(s string) string { return "Mcp-Session-Id: SESSION-" + number(s) })
-	return mintedEvent.ReplaceAllStringFunc(response, func(s string) string { return "id: " + s[len("id: "):len("id: ")+1] + "STREAM-" + number(s) + ".EPOCH." })
+	return mintedEvent.ReplaceAllStringFunc(response, func(s string) string {
+		return "id: " + s[len("id: "):len("id: ")+1] + "STREAM-" + number(s) + ".EPOCH."
+	})
 }
 
 // rawExchange sends the bytes of a request over a connection of their own, and

@@ -107,7 +107,12 @@ func (c *client) do(method, body string, header map[string]string) *exchange {
 }
 
 func (c *client) try(method, body string, header map[string]string) (*exchange, error) {
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	return c.tryIn(c.t.Context(), method, body, header)
+}
+
+// tryIn is try with an end that may come before there is an answer.
+func (c *client) tryIn(ctx context.Context, method, body string, header map[string]string) (*exchange, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	req, err := http.NewRequestWithContext(ctx, method, c.url, strings.NewReader(body))
 	if err != nil {
 		cancel()

@@ -96,7 +96,7 @@ func newHost(t testing.TB, o hosting) *host {
 
 // start runs the host until it says that it listens.
 func (h *host) start() error {
-	args := append([]string{"serve", "--listen", fmt.Sprintf("127.0.0.1:%d", h.port), "--data", h.data}, h.args...)
+	args := append([]string{"serve", "--listen", h.address(), "--data", h.data}, h.args...)
 	h.cmd = exec.Command(h.program, args...)
 	h.cmd.Dir = h.dir
 	h.cmd.Env = append(os.Environ(), h.env...)

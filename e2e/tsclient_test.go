@@ -288,6 +288,17 @@ func (c *tsClient) mark() int {
 	return len(c.events)
 }
 
+// forget drops the events from a mark on that are errors: they have been looked at.
+func (c *tsClient) forget(from int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := from; i < len(c.events); i++ {
+		if c.events[i].Event == "error" {
+			c.events[i].Event = "error seen"
+		}
+	}
+}
+
 // listening waits until the client's GET stream is open.
 func (c *tsClient) listening(from int) {
 	c.t.Helper()
