@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kalpahost/kalpa/internal/run"
 )
 
 // Bounds of a Committer, in bytes of Batch.Size where they are bytes.
@@ -30,6 +32,8 @@ type CommitterOptions struct {
 	GroupBytes int
 	GroupCount int
 	Window     int
+	// Runner starts the goroutines. Nil means the runtime's own.
+	Runner run.Runner
 	// Fatal is called once, with the first error of a group. In production it
 	// ends the process. If it returns, everything fails from there on.
 	Fatal func(error)
@@ -48,6 +52,9 @@ func (o *CommitterOptions) fill() {
 		if *d.n <= 0 {
 			*d.n = d.def
 		}
+	}
+	if o.Runner == nil {
+		o.Runner = run.Real
 	}
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }
@@ -73,18 +80,20 @@ type Committer struct {
 	counts   counts
 
 	mu      sync.Mutex
-	work    sync.Cond // the queue has something, or closing
+	work    run.Signal // the queue has something, or closing
 	queue   []request
 	spare   []request
 	bytes   int
 	blocked []*blocked // in order; the first does not fit
 	closing bool
+	ended   bool       // both goroutines are gone
+	gone    run.Signal // likewise
+
+	applied pipe // from the first goroutine to the second
 
 	fence  *Fence // of the forming goroutine
 	number uint64 // of the group that is being formed; likewise
-	groups chan *group
 	free   chan *group
-	ended  chan struct{}
 }
 
 // Stats are totals since the store was opened.
@@ -130,7 +139,8 @@ type request struct {
 // blocked is a Submit that waits for room.
 type blocked struct {
 	request request
-	queued  chan bool // false: the store was closed
+	wake    run.Signal
+	queued  bool // false when it wakes: the store was closed
 }
 
 // outcome is what is left of a request when it has passed the fence.
@@ -159,13 +169,13 @@ func NewCommitter(b Backend, o CommitterOptions) (*Committer, error) {
 		backend: b,
 		opts:    o,
 		fence:   NewFence(boot),
-		groups:  make(chan *group, o.Window),
 		free:    make(chan *group, o.Window+2),
-		ended:   make(chan struct{}),
+		work:    o.Runner.Signal(),
+		gone:    o.Runner.Signal(),
+		applied: pipe{window: o.Window, room: o.Runner.Signal(), ready: o.Runner.Signal()},
 	}
-	c.work.L = &c.mu
-	go c.form()
-	go c.settle()
+	o.Runner.Go(c.form)
+	o.Runner.Go(c.settle)
 	return c, nil
 }
 
@@ -176,7 +186,7 @@ func (c *Committer) Claim(id ID, done func(uint64, error)) {
 		r.err = &Error{Op: "claim", ID: id, Err: err}
 	}
 	if !c.enqueue(r, false) {
-		go done(0, &Error{Op: "claim", ID: id, Err: ErrClosed})
+		c.opts.Runner.Go(func() { done(0, &Error{Op: "claim", ID: id, Err: ErrClosed}) })
 	}
 }
 
@@ -192,7 +202,7 @@ func (c *Committer) Submit(b *Batch, done func(error)) {
 		r.err = &Error{Op: "commit", ID: b.ID, Err: err}
 	}
 	if !c.enqueue(r, true) {
-		go done(&Error{Op: "commit", ID: b.ID, Err: ErrClosed})
+		c.opts.Runner.Go(func() { done(&Error{Op: "commit", ID: b.ID, Err: ErrClosed}) })
 	}
 }
 
@@ -223,12 +233,17 @@ func (c *Committer) Close() error {
 	again := c.closing
 	c.closing = true
 	for _, w := range c.blocked {
-		w.queued <- false
+		w.wake.Set()
 	}
 	c.blocked = nil
-	c.work.Signal()
+	c.work.Set()
+	for !c.ended {
+		c.mu.Unlock()
+		c.gone.Wait()
+		c.mu.Lock()
+	}
 	c.mu.Unlock()
-	<-c.ended
+	c.gone.Set() // for who else waits
 	if again {
 		return &Error{Op: "close", Err: ErrClosed}
 	}
@@ -252,10 +267,11 @@ func (c *Committer) Fail(err error) {
 func (c *Committer) enqueue(r request, wait bool) bool {
 	c.mu.Lock()
 	if wait && !c.closing && (len(c.blocked) > 0 || !c.fits(r)) {
-		w := &blocked{request: r, queued: make(chan bool, 1)}
+		w := &blocked{request: r, wake: c.opts.Runner.Signal()}
 		c.blocked = append(c.blocked, w)
 		c.mu.Unlock()
-		return <-w.queued
+		w.wake.Wait()
+		return w.queued
 	}
 	defer c.mu.Unlock()
 	if c.closing {
@@ -275,7 +291,7 @@ func (c *Committer) push(r request) {
 	c.bytes += r.size
 	c.queue = append(c.queue, r)
 	if len(c.queue) == 1 {
-		c.work.Signal()
+		c.work.Set()
 	}
 }
 
@@ -287,7 +303,9 @@ func (c *Committer) take() []request {
 		if c.closing {
 			return nil
 		}
+		c.mu.Unlock()
 		c.work.Wait()
+		c.mu.Lock()
 	}
 	taken := c.queue
 	c.queue, c.spare = c.spare[:0], taken
@@ -302,7 +320,8 @@ func (c *Committer) freed(bytes int) {
 	n := 0
 	for ; n < len(c.blocked) && c.fits(c.blocked[n].request); n++ {
 		c.push(c.blocked[n].request)
-		c.blocked[n].queued <- true
+		c.blocked[n].queued = true
+		c.blocked[n].wake.Set()
 		c.blocked[n] = nil
 	}
 	if c.blocked = c.blocked[n:]; len(c.blocked) == 0 {
@@ -312,7 +331,7 @@ func (c *Committer) freed(bytes int) {
 
 // form is the first stage: it owns the fence.
 func (c *Committer) form() {
-	defer close(c.groups)
+	defer c.applied.close()
 	for {
 		taken := c.take()
 		if taken == nil {
@@ -325,7 +344,7 @@ func (c *Committer) form() {
 					c.Fail(err)
 				}
 			}
-			c.groups <- g
+			c.applied.put(g)
 			c.freed(bytes)
 			rest = rest[n:]
 		}
@@ -435,8 +454,13 @@ func (c *Committer) admit(r *request) (o outcome, w Write, ok bool) {
 
 // settle is the second stage: it waits for the disk and calls back.
 func (c *Committer) settle() {
-	defer close(c.ended)
-	for g := range c.groups {
+	defer func() {
+		c.mu.Lock()
+		c.ended = true
+		c.mu.Unlock()
+		c.gone.Set()
+	}()
+	for g := c.applied.take(); g != nil; g = c.applied.take() {
 		// What claims read was applied before the group came here, so they are
 		// answered while the group is on its way to the disk.
 		for i := range g.outcomes {

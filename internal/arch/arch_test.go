@@ -29,7 +29,7 @@ type rule struct {
 
 var rules = []rule{
 	{
-		of: "storage", only: []string{"internal/clock"},
+		of: "storage", only: []string{"internal/clock", "internal/run"},
 		why: "storage is at the bottom: imports go storage <- alarm <- actor <- mcp <- sim, cmd",
 	},
 	{
@@ -83,6 +83,10 @@ var rules = []rule{
 	},
 	{
 		of: "internal/config", only: []string{}, why: "configuration is pure: bytes in, values out",
+	},
+	{
+		of: "internal/admin", only: []string{"actor", "mcp/session", "storage"},
+		why: "the admin API is about objects and sessions, not about the servers behind them or where it is configured",
 	},
 	{
 		of: "internal/telemetry", only: []string{}, why: "it turns on what others measure, and need not know what that is",
