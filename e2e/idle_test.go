@@ -72,7 +72,6 @@ type user interface {
 // reclaimed tells the story on a host. What has to be so whatever is taken out
 // fails the test; what the cure is for is returned as an error.
 func reclaimed(t *testing.T, h *observed, u user) error {
-	t.Helper()
 	session := u.open(h.url)
 	if got := u.call("one"); !strings.Contains(got, "one") {
 		t.Fatalf("the first call is answered %q", got)
