@@ -69,6 +69,9 @@ type row struct {
 	Sum string `json:"sum"`
 	// Sized: there is a payload row.
 	Sized bool `json:"sized,omitempty"`
+	// Wrote is when the row was written, by the wall clock: a later reading that is
+	// earlier says that the clock was put back.
+	Wrote time.Time `json:"wrote,omitzero"`
 
 	// check is when a row that has been taken up is looked at again; zero: it has
 	// not been taken up. In memory only.

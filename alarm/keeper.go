@@ -51,12 +51,12 @@ func (k *Keeper) Derive(was storage.Alarm) (storage.Alarm, error) {
 	if err != nil || s.gone {
 		return storage.Alarm{}, err
 	}
-	s.sources.resume(was)
 	now := rows.Now().Round(0)
+	s.sources.resume(was, now)
 	answer := Recompute(s.table, s.alive.at(now), now)
 	framework := answer
 	if !s.o.Seams.NoReassert {
-		answer = Reassert(answer, s.sources.held, now) // the whole cure
+		answer = Reassert(answer, s.sources.held, rows.Now()) // the whole cure
 	}
 	if s.o.Seams.DeleteLast && framework.Delete() {
 		answer = framework
@@ -78,7 +78,7 @@ func (k *Keeper) AlarmRan(err error) error {
 	if turnErr != nil {
 		return turnErr
 	}
-	k.s.sources.ran(rows.Now().Round(0), err, !k.s.table.Destroy.IsZero())
+	k.s.sources.ran(rows.Now(), err, !k.s.table.Destroy.IsZero())
 	return nil
 }
 

@@ -20,7 +20,7 @@ var monday = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
 // owner is an object's rows, clock and alarm around a Keeper.
 type owner struct {
-	t      testing.TB
+	t      tb
 	rows   map[string][]byte
 	now    time.Time
 	alarm  storage.Alarm
@@ -36,7 +36,7 @@ type owner struct {
 	ran []Run
 }
 
-func newOwner(t testing.TB) *owner {
+func newOwner(t tb) *owner {
 	o := &owner{t: t, rows: map[string][]byte{}, now: monday, known: map[string]bool{"f": true, "g": true}}
 	o.restart(Reset{})
 	return o
@@ -201,7 +201,7 @@ func (t turn) List(r storage.Range) iter.Seq2[storage.Entry, error] {
 }
 
 // must is a registration that must succeed.
-func must(t testing.TB) func(Entry, error) Entry {
+func must(t tb) func(Entry, error) Entry {
 	return func(e Entry, err error) Entry {
 		t.Helper()
 		if err != nil {

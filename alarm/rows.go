@@ -12,8 +12,12 @@ import (
 // the table is what they are.
 func (s *Schedule) load() (Rows, error) {
 	rows, err := s.o.Turn()
-	if err != nil || s.loaded {
+	if err != nil {
 		return rows, err
+	}
+	if s.loaded {
+		s.notice(rows)
+		return rows, nil
 	}
 	var table Table
 	type bad struct {
@@ -47,12 +51,14 @@ func (s *Schedule) load() (Rows, error) {
 	for _, b := range unreadable {
 		s.setAside(rows, b.id, b.value, b.err)
 	}
+	s.noticeWritten(rows)
 	s.settle(rows)
 	return rows, nil
 }
 
 // store writes a row.
 func (s *Schedule) store(rows Rows, r *row) {
+	r.Wrote = wall(rows.Now())
 	b, err := r.encode()
 	if err != nil {
 		panic(fmt.Sprintf("alarm: a row of plain values does not encode: %v", err))

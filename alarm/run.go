@@ -53,7 +53,7 @@ func (k *Keeper) Wake(retry int) (Work, error) {
 	s.alive.woken(now)
 	s.recheck(rows, now)
 	runs := append(s.room(rows, now), s.take(rows, now)...)
-	return Work{Runs: runs, Alarm: s.sources.due(now, retry)}, nil
+	return Work{Runs: runs, Alarm: s.sources.due(rows.Now(), retry)}, nil
 }
 
 // recheck looks at what has been taken up: a run that has outlasted its limit is
@@ -244,6 +244,9 @@ func (r *row) after(now time.Time) (time.Time, error) {
 	c, err := parseCron(r.Spec, r.Zone)
 	if err != nil {
 		return time.Time{}, err
+	}
+	if ahead := r.Due.Sub(now); !c.hourly && ahead > 0 && ahead <= cronAgain {
+		now = r.Due // the clock was put back during the run: what has run does not run again
 	}
 	at, _ := c.next(now)
 	return at, nil

@@ -49,7 +49,8 @@ type Schedule struct {
 	sources sources
 
 	loaded  bool
-	gone    bool // the object has been torn down
+	seen    time.Time // the clock in the last turn, with its monotonic reading
+	gone    bool      // the object has been torn down
 	named   uint64
 	runs    uint64
 	waiting []string                           // rows that are due and have no room

@@ -42,8 +42,8 @@ func (s *sources) add(name string, source Source) {
 	i := len(s.named)
 	s.named = append(s.named, named{name, source})
 	s.held = append(s.held, func(now time.Time) time.Time {
-		at := s.named[i].source(now).Round(0)
-		if at.After(now) {
+		at := byWall(s.named[i].source(now), now)
+		if at.After(now.Round(0)) {
 			at = wall(at) // what is due already must not be rounded into the future
 		}
 		if !at.IsZero() && at.Before(s.hold) {
@@ -54,9 +54,10 @@ func (s *sources) add(name string, source Source) {
 }
 
 // resume takes up the back-off that an earlier incarnation has left in the row.
-func (s *sources) resume(was storage.Alarm) {
+func (s *sources) resume(was storage.Alarm, now time.Time) {
 	if !s.resumed && was.Retry > 0 {
-		s.hold, s.failures = was.At, was.Retry
+		longest, _ := Backoff(min(was.Retry, MaxRetries)-1, 1)
+		s.hold, s.failures = soonest(was.At, now.Add(longest)), was.Retry // the clock may have been put back
 	}
 	s.resumed = true
 }
@@ -65,12 +66,14 @@ func (s *sources) resume(was storage.Alarm) {
 // then on it is taken as running, and if the object crashes it runs again within
 // a heartbeat.
 func (s *sources) due(now time.Time, retry int) bool {
+	asked := now
+	now = now.Round(0)
 	if s.running {
 		s.hold = now.Add(Heartbeat)
 		return false
 	}
 	for _, source := range s.held {
-		if at := source(now); !at.IsZero() && !at.After(now) {
+		if at := source(asked); !at.IsZero() && !at.After(now) {
 			s.running, s.hold = true, now.Add(Heartbeat)
 			s.failures = max(s.failures, retry)
 			return true
@@ -81,6 +84,8 @@ func (s *sources) due(now time.Time, retry int) bool {
 
 // ran is told what the owner's handler came to.
 func (s *sources) ran(now time.Time, err error, condemned bool) {
+	asked := now
+	now = now.Round(0)
 	s.running, s.hold = false, time.Time{}
 	if err != nil {
 		s.failures++
@@ -94,12 +99,36 @@ func (s *sources) ran(now time.Time, err error, condemned bool) {
 		return // nobody asks the sources any more
 	}
 	for _, n := range s.named {
-		if at := n.source(now); !at.IsZero() && !at.After(now) {
+		if at := byWall(n.source(asked), asked); !at.IsZero() && !at.After(now) {
 			s.hold = now.Add(spin)
 			s.log.Error("an alarm has run and its source still wants a time in the past", "object", s.id.String(),
 				"source", n.name, "wants", at, "now", now)
 		}
 	}
+}
+
+// byWall is a source's time by the wall clock. One with a monotonic reading, such
+// as that of the last request and five minutes, is as far from now as it was
+// meant to be, however the wall clock has jumped in between.
+func byWall(at, now time.Time) time.Time {
+	switch {
+	case at.IsZero():
+		return at
+	case at == at.Round(0): //nolint:staticcheck // as values: Equal does not see that it has no monotonic reading
+		return possible(at)
+	}
+	return possible(now.Round(0).Add(at.Sub(now)))
+}
+
+// possible is the nearest time to at that an alarm can have: a source may say any.
+func possible(at time.Time) time.Time {
+	switch first := time.Unix(1, 0); {
+	case at.Before(first):
+		return first
+	case at.After(never):
+		return never
+	}
+	return at
 }
 
 // wall is a time as storage keeps it: no monotonic reading, and rounded up to

@@ -21,6 +21,7 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // tb is what testing.T and rapid.T have in common.
 type tb interface {
 	Helper()
+	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 	Errorf(format string, args ...any)
 }
