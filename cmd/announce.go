@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -34,6 +35,7 @@ func (h *host) announce(w io.Writer) {
 		data = h.c.Data
 	}
 	fmt.Fprintf(&out, "  data      %s (durability %s)\n", data, h.c.Durability)
+	fmt.Fprintf(&out, "  pid       %d\n", os.Getpid())
 	if h.admin != nil {
 		fmt.Fprintf(&out, "  admin     http://%s/healthz\n", h.admin.Addr())
 	}

@@ -53,6 +53,7 @@ func newRoot() *cobra.Command {
 after a restart, a crash or a deployment, and every request it sent is answered.`,
 		Example: `  kalpa serve
   kalpa serve -- npx -y @modelcontextprotocol/server-everything`,
+		Version:       version(),
 		SilenceErrors: true, // report prints them
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -63,6 +64,7 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("kalpa {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newServe(), newVersion())

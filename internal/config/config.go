@@ -135,12 +135,17 @@ func Load(in Input) (*Config, Notes, Problems) {
 	}
 	if !Loopback(c.Listen) && !c.Insecure {
 		p := where("listen").Problem
-		p.Text = fmt.Sprintf("%s can be reached from other machines, and this host asks for no credentials: listen on %s, or accept that with --insecure", c.Listen, DefaultListen)
+		p.Text = fmt.Sprintf("%s, and this host asks for no credentials: listen on %s, or accept that with --insecure", reach(c.Listen), onLoopback(c.Listen))
 		problems = append(problems, p)
 	}
 	if c.Admin != "" && !Loopback(c.Admin) {
 		p := where("admin").Problem
 		p.Text = fmt.Sprintf("%s can be reached from other machines; it must be a loopback address, such as 127.0.0.1:9090", c.Admin)
+		problems = append(problems, p)
+	}
+	if same(c.Admin, c.Listen) {
+		p := where("admin").Problem
+		p.Text = fmt.Sprintf("%s is where clients connect (listen is %s): choose another port", c.Admin, c.Listen)
 		problems = append(problems, p)
 	}
 	problems.sort()

@@ -186,6 +186,54 @@ func TestListeningBeyondLoopbackMustBeAskedFor(t *testing.T) {
 	}
 }
 
+func TestWhatToListenOnInsteadIsSaid(t *testing.T) {
+	for listen, want := range map[string]string{
+		":9000":        "--listen: :9000 stands for every address of this machine, so that other machines can reach it, and this host asks for no credentials: listen on 127.0.0.1:9000, or accept that with --insecure",
+		"0.0.0.0:80":   "--listen: 0.0.0.0:80 stands for every address of this machine, so that other machines can reach it, and this host asks for no credentials: listen on 127.0.0.1:80, or accept that with --insecure",
+		"192.0.2.1:81": "--listen: 192.0.2.1:81 can be reached from other machines, and this host asks for no credentials: listen on 127.0.0.1:81, or accept that with --insecure",
+		"9000":         `--listen: "9000" is not HOST:PORT, such as 127.0.0.1:9000`,
+		"localhost":    `--listen: "localhost" is not HOST:PORT, such as 127.0.0.1:8080`,
+	} {
+		_, _, problems := config.Load(config.Input{Flags: map[string]any{"listen": listen}, Plugins: []string{"demo"}, Default: "demo"})
+		if diff := cmp.Diff(want, problems.Error()); diff != "" {
+			t.Errorf("%s: %s", listen, diff)
+		}
+	}
+}
+
+func TestTheAdminAddressIsAnother(t *testing.T) {
+	for _, tc := range []struct {
+		listen, admin string
+		refused       bool
+	}{
+		{"127.0.0.1:8080", "127.0.0.1:8080", true}, {"localhost:8080", "127.0.0.1:8080", true}, {"0.0.0.0:8080", "127.0.0.1:8080", true},
+		{"127.0.0.1:8080", "127.0.0.1:8081", false}, {"127.0.0.1:0", "127.0.0.1:0", false}, {"127.0.0.1:8080", "127.0.0.2:8080", false},
+	} {
+		_, _, problems := config.Load(config.Input{
+			Flags: map[string]any{"listen": tc.listen, "admin": tc.admin, "insecure": "true"}, Plugins: []string{"demo"}, Default: "demo",
+		})
+		if refused := strings.Contains(problems.Error(), "--admin: "+tc.admin+" is where clients connect (listen is "+tc.listen+"): choose another port"); refused != tc.refused {
+			t.Errorf("%+v: %v", tc, problems)
+		}
+	}
+}
+
+func TestATildeIsNoHome(t *testing.T) {
+	_, _, problems := config.Load(config.Input{
+		File: "kalpa.yaml", Data: []byte("data: ~/kalpa\ntrace_file: ~/spans\nservers: {a: {command: x, dir: ~}, b: {command: x, dir: \"~root/b\"}}\n"),
+	})
+	const says = " begins with a ~ that no shell has expanded: write the whole path (in a shell $HOME, not in single quotes), or ./"
+	want := strings.Join([]string{
+		`kalpa.yaml:1: data: "~/kalpa"` + says + "~/kalpa if that is its name",
+		`kalpa.yaml:2: trace_file: "~/spans"` + says + "~/spans if that is its name",
+		`kalpa.yaml:3: servers.a.dir: has no value; write "" for an empty one`, // YAML's ~ is nothing
+		`kalpa.yaml:3: servers.b.dir: "~root/b"` + says + "~root/b if that is its name",
+	}, "\n")
+	if diff := cmp.Diff(want, problems.Error()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestNearest(t *testing.T) {
 	known := []string{"listen", "data", "idle_timeout", "mcpServers", "servers", "args"}
 	for word, want := range map[string]string{

@@ -1,11 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -52,14 +51,14 @@ const (
 // documentation list them. Those of PolicyKeys are for all servers.
 var Settings = slices.Concat([]Setting{
 	{"listen", "listen", Text, DefaultListen, "HOST:PORT", "where clients connect; port 0 picks a free one", address},
-	{"data", "data", Text, DefaultData, "DIR", "the folder that keeps the sessions; made when it is not there", filled},
+	{"data", "data", Text, DefaultData, "DIR", "the folder that keeps the sessions; made when it is not there", folder},
 	{"durability", "durability", Text, "sync", "sync|relaxed", "what an acknowledged write survives: a power cut (sync), or only the death of the process (relaxed)", oneOf("sync", "relaxed")},
 	{"drain", "drain", Duration, DefaultDrain, "DURATION", "how long SIGTERM waits for open streams and servers to end", nil},
 	{"allow_origins", "allow-origin", List, []string(nil), "ORIGIN", "a web origin whose pages may connect, such as https://app.example (repeatable)", filled},
 	{"allow_hosts", "allow-host", List, []string(nil), "HOST", "a Host header that is served besides the address itself (repeatable)", filled},
 	{"insecure", "insecure", Bool, false, "", "listen on an address that other machines reach, although this host asks for no credentials", nil},
 	{"admin", "admin", Text, "", "HOST:PORT", "loopback address that answers GET /healthz and /metrics; off when empty", address},
-	{"trace_file", "trace-file", Text, "", "FILE", "a file that spans are appended to, a line of JSON each; off when empty", nil},
+	{"trace_file", "trace-file", Text, "", "FILE", "a file that spans are appended to, a line of JSON each; off when empty", expanded},
 	{"log.level", "log-level", Text, "info", "LEVEL", "debug, info, warn or error", oneOf("debug", "info", "warn", "error")},
 	{"log.format", "log-format", Text, "text", "text|json", "how log lines on stderr look", oneOf("text", "json")},
 }, PolicyKeys)
@@ -70,7 +69,7 @@ var ServerKeys = slices.Concat([]Setting{
 	{"args", "", List, []string(nil), "", "its arguments", nil},
 	{"env", "", Map, map[string]string(nil), "", "variables set in its environment", variable},
 	{"inherit", "", List, []string(nil), "", "variables passed on to it from the host's environment; a * at the end takes all that begin so", variable},
-	{"dir", "", Text, "", "", "its working folder; the host's own when not set", filled},
+	{"dir", "", Text, "", "", "its working folder; the host's own when not set", folder},
 	{"plugin", "", Text, "", "", "instead of a command: the name of a plugin that this program has", nil},
 }, PolicyKeys)
 
@@ -111,22 +110,19 @@ func filled(raw string) error {
 	return nil
 }
 
-func variable(name string) error {
-	if name == "" || strings.ContainsAny(name, "=\x00") {
-		return fmt.Errorf("%q can't be the name of a variable", name)
+// expanded refuses a path that only a shell would understand.
+func expanded(raw string) error {
+	if strings.HasPrefix(raw, "~") {
+		return fmt.Errorf("%q begins with a ~ that no shell has expanded: write the whole path (in a shell $HOME, not in single quotes), or ./%s if that is its name", raw, raw)
 	}
 	return nil
 }
 
-func address(raw string) error {
-	_, port, err := net.SplitHostPort(raw)
-	if err != nil {
-		return fmt.Errorf("%q is not HOST:PORT, such as %s", raw, DefaultListen)
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%q is not a port: a number up to 65535 is", port)
-	} else if n == 0 && port != "0" {
-		return fmt.Errorf("%q is not a port", port)
+func folder(raw string) error { return cmp.Or(filled(raw), expanded(raw)) }
+
+func variable(name string) error {
+	if name == "" || strings.ContainsAny(name, "=\x00") {
+		return fmt.Errorf("%q can't be the name of a variable", name)
 	}
 	return nil
 }
@@ -138,17 +134,4 @@ func oneOf(values ...string) func(string) error {
 		}
 		return fmt.Errorf("%q is not one of %s", raw, strings.Join(values, ", "))
 	}
-}
-
-// Loopback tells whether a HOST:PORT can be reached from this machine only.
-func Loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

@@ -45,7 +45,7 @@ func TestAFrontWaitsLongerThanItsSessions(t *testing.T) {
 			t.Errorf("%s: the front answers after %v, and must not before %v", name, f.deadline, least)
 		}
 	}
-	if _, err := New(Options{Sessions: sessions, Server: "defualt"}); err == nil || !strings.Contains(err.Error(), `"defualt"`) {
+	if _, err := New(Options{Sessions: sessions, Server: "unknown"}); err == nil || !strings.Contains(err.Error(), `"unknown"`) {
 		t.Errorf("a front of a server that is not hosted: %v", err)
 	}
 }

@@ -27,7 +27,7 @@ func (f *Front) guard(h http.Header, r *http.Request) *Refusal {
 	local := onLoopback(r)
 	if !f.hostAllowed(r.Host, local) {
 		return refuse(http.StatusForbidden, "", wire.InvalidRequest,
-			"The host %.100q is not served here. Use the server's own address, or add the host to the allowed hosts.", r.Host)
+			"The host %.100q is not served here. Use the server's own address, or allow the host with --allow-host %.300s (allow_hosts in a file).", r.Host, hostname(r.Host))
 	}
 	h.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
@@ -36,7 +36,7 @@ func (f *Front) guard(h http.Header, r *http.Request) *Refusal {
 	}
 	if !f.originAllowed(origin, r.Host, local) {
 		return refuse(http.StatusForbidden, "", wire.InvalidRequest,
-			"The origin %.100q may not use this server. Add it to the allowed origins.", origin)
+			"The origin %.100q may not use this server. Allow it with --allow-origin %.300s (allow_origins in a file).", origin, origin)
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, Kalpa-Outcome")

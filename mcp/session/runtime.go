@@ -316,7 +316,9 @@ func (s *state) buildFailed(err error, now time.Time, o *out) {
 	for _, r := range s.ofGeneration() {
 		l.Epoch, l.Tool = r.Epoch, r.Tool
 		r.lost = l.Reason
-		s.discharge(r, wire.NewError(r.ID, wire.InternalError, sentences[ReasonBuild]+" "+l.Detail, l), o)
+		data := l
+		data.Detail = "" // the message says it, for people who see nothing else
+		s.discharge(r, wire.NewError(r.ID, wire.InternalError, sentences[ReasonBuild]+" "+l.Detail, data), o)
 		if r.Method == "initialize" {
 			s.end(o)
 		}
