@@ -146,7 +146,7 @@ func (x *exchange) lastResort(why session.Loss) {
 	const status = http.StatusServiceUnavailable
 	switch {
 	case x.out != nil && len(answers) == 0:
-		x.park(why, x.retry())
+		x.leave(x.retry())
 	case x.out != nil:
 		for i, m := range answers {
 			var id string
@@ -184,16 +184,25 @@ func (x *exchange) document(ms []wire.Message) []byte {
 }
 
 // park ends the response for the client to resume. A client that holds no event
-// id can't, so what it is owed is answered instead.
-func (x *exchange) park(why session.Loss, retry time.Duration) {
-	if len(x.owes) > 0 && x.last == "" || x.out == nil {
-		x.lastResort(why)
-		return
+// id can't, so what it is owed is answered instead, which may take a moment.
+func (x *exchange) park(why session.Loss, retry time.Duration) (over bool) {
+	if x.unread() {
+		return x.settle(why)
 	}
+	x.leave(retry)
+	x.gone() // the socket may have ended at its bound, which the session does not see
+	return true
+}
+
+// leave ends the stream for the client to resume.
+func (x *exchange) leave(retry time.Duration) {
 	x.f.count.parked.Add(1)
 	x.outcome = parked
 	x.end(retry)
 }
+
+// unread: the client has nothing to resume the exchange from.
+func (x *exchange) unread() bool { return len(x.owes) > 0 && x.last == "" || x.out == nil }
 
 // end sends what is written, with the hint when to resume, before the body ends.
 func (x *exchange) end(retry time.Duration) {

@@ -50,14 +50,19 @@
 // missing and answers what was lost. Exchanges take turns at this (MaxAttaching);
 // each waits for its turn up to AttachWait and then tries for AttachLimit.
 //
-// Last resort: when no incarnation takes the exchange over, when the session does
-// not say in OpeningLimit what becomes of a request, or when answers are owed for
-// DeadlineMargin longer than the session lets requests run, the front answers each request that is still owed with the
-// error that its execution was lost. Where nothing has been sent yet, that is a
+// When answers are owed for DeadlineMargin longer than the session lets requests
+// run, when the session does not say in OpeningLimit what becomes of a request, or
+// when the front shuts down and the client has no event id to come back with, the
+// front asks the session to answer what is owed as lost (session.Expire). The session
+// alone knows whether a result came first, and whichever it stores first counts.
+//
+// Last resort: when no incarnation takes the exchange over, or one that was asked does
+// not answer in AttachLimit, the front answers each request that is still owed with
+// the error that its execution was lost. Where nothing has been sent yet, that is a
 // JSON body with 500. This is the only way in which a client can be told
 // twice, once by the front and once, when it comes back, by the session; the id
 // of the last such event says that the client knows, see [session.EventID.Told].
-// Stats counts them.
+// Stats counts them, and so does the metric kalpa.mcp.front.last_resorts.
 //
 // A client that leaves does not cancel anything: in these revisions it may come
 // back for the answers.

@@ -25,6 +25,8 @@ type exchange struct {
 
 	// creates: the POST makes its session.
 	creates bool
+	// stream is the POST's, as it was minted; empty for other requests.
+	stream string
 	// batch: the POST's messages came in an array.
 	batch bool
 	// status answers a Final end without a stream; 0: the answer is a stream.
@@ -51,7 +53,8 @@ type exchange struct {
 	openBy    time.Time // the session must have said what becomes of the exchange
 	quietTill time.Time // a keep-alive is due
 	parkAt    time.Time // the stream is old
-	expireAt  time.Time // what is owed is expired
+	expireAt  time.Time // what is owed has run out of time
+	asked     asked
 	link      link
 }
 
@@ -72,6 +75,7 @@ func (x *exchange) run(first session.Event) *Refusal {
 	if err := x.send(first); err != nil {
 		return x.unsent(err)
 	}
+	closing := x.f.closing
 	for over := false; !over; {
 		select {
 		case <-x.socket.Ready():
@@ -85,12 +89,9 @@ func (x *exchange) run(first session.Event) *Refusal {
 			x.outcome = left
 			x.gone()
 			over = true
-		case <-x.f.closing:
-			if over = x.take(); !over {
-				x.park(session.LostTo(actor.Shutdown), x.retry())
-				x.gone()
-				over = true
-			}
+		case <-closing:
+			closing = nil
+			over = x.take() || x.park(session.LostTo(actor.Shutdown), x.retry())
 		}
 		if !over {
 			x.arm()
@@ -133,10 +134,14 @@ func (x *exchange) take() (over bool) {
 			return x.refused(no)
 		}
 		x.opened = true
+		again := !x.link.giveUp.IsZero()
 		if d.Opening.Outcome != "" {
 			x.w.Header().Set(headerOutcome, d.Opening.Outcome)
 		}
 		x.link.whole()
+		if again && x.asked.waits() && x.ask() { // who was asked may be gone
+			return true
+		}
 		if d.Opening.Streaming {
 			x.openBy = time.Time{}
 			x.start()
@@ -170,9 +175,11 @@ func (x *exchange) take() (over bool) {
 		}
 		return true
 	case d.End.Kind == session.Parked && x.opened:
-		x.park(session.Lost(session.ReasonUnanswered), d.End.Retry)
-		x.gone() // the socket may have ended at its bound, which the session does not see
-		return true
+		if x.unread() {
+			x.alone(session.Lost(session.ReasonUnanswered)) // the socket is over: no answer could come on it
+			return true
+		}
+		return x.park(session.Lost(session.ReasonUnanswered), d.End.Retry)
 	default:
 		return x.broken(d.End.Err)
 	}
@@ -244,7 +251,7 @@ func (x *exchange) refused(no *session.Refusal) bool {
 // arm sets the timer to the earliest deadline.
 func (x *exchange) arm() {
 	var first time.Time
-	for _, t := range [...]time.Time{x.openBy, x.quietTill, x.parkAt, x.expireAt, x.link.next()} {
+	for _, t := range [...]time.Time{x.openBy, x.quietTill, x.parkAt, x.expireAt, x.asked.by, x.link.next()} {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
 			first = t
 		}
@@ -259,21 +266,17 @@ func (x *exchange) due() (over bool) {
 	now := x.now()
 	past := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	switch {
+	case past(x.asked.by):
+		x.alone(x.asked.why)
+		return true
 	case past(x.openBy):
-		x.lastResort(session.Lost(session.ReasonUnanswered))
-		x.gone()
-		return true
+		return x.settle(session.Lost(session.ReasonUnanswered))
 	case past(x.expireAt):
-		x.lastResort(session.Lost(session.ReasonDeadline))
-		x.gone()
-		return true
+		return x.settle(session.Lost(session.ReasonDeadline))
 	case past(x.parkAt):
-		x.park(session.Lost(session.ReasonUnanswered), x.retry())
-		x.gone()
-		return true
+		return x.park(session.Lost(session.ReasonUnanswered), x.retry())
 	case past(x.link.giveUp):
-		x.lastResort(x.link.loss())
-		x.gone()
+		x.alone(x.link.loss())
 		return true
 	case past(x.link.retryAt):
 		if x.attach() {

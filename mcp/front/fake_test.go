@@ -190,6 +190,9 @@ func (s *fakeSessions) describe(id string, e session.Event) (kind string, sock *
 	case *session.Attach:
 		kind, sock = "attach", e.Socket
 		line = fmt.Sprintf("attach %s after=%q to stream=%s with %d messages", id, e.After, e.Post.Stream, len(e.Post.Messages))
+	case *session.Expire:
+		kind, sock = "expire", e.Socket
+		line = fmt.Sprintf("expire %s stream=%s: %s", id, e.Stream, e.Why.Reason)
 	case *session.Get:
 		kind, sock = "get", e.Socket
 		s.names = strings.NewReplacer(e.Stream, "<stream>")

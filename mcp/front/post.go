@@ -61,7 +61,8 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, caller session.Call
 		x.expireAt = x.now().Add(f.deadline)
 	}
 	x.begin(ms)
-	p := &session.Post{Socket: x.socket, Caller: caller, Stream: session.NewStream(), Messages: ms, Batch: batch, Create: creates, Trace: x.trace()}
+	x.stream = session.NewStream()
+	p := &session.Post{Socket: x.socket, Caller: caller, Stream: x.stream, Messages: ms, Batch: batch, Create: creates, Trace: x.trace()}
 	x.again = func(s *session.Socket, after string) session.Event {
 		return &session.Attach{Socket: s, Post: *p, After: after}
 	}

@@ -110,7 +110,7 @@ func TestRequestsAreTold(t *testing.T) {
 			`error.type=-32010 jsonrpc.request.id=1 kalpa.outcome=lost kalpa.reason=memory_limit kalpa.server=demo mcp.method.name=ping ` + ends + ` rpc.response.status_code=-32010`,
 			codes.Error, "Execution lost: x"},
 		{"lost, says the front", `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
-			"> post\nadvance 20s",
+			"> post\nadvance 20s\n> expire\nadvance 750ms",
 			`error.type=-32010 jsonrpc.request.id=1 kalpa.outcome=lost kalpa.reason=unanswered kalpa.server=demo mcp.method.name=ping ` + ends + ` rpc.response.status_code=-32010`,
 			codes.Error, "Execution lost: The session could not be reached."},
 		{"parked", `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
@@ -228,7 +228,7 @@ func TestBatchIsOneSpan(t *testing.T) {
 func TestLogLinesOfARequestNameItsTrace(t *testing.T) {
 	var out bytes.Buffer
 	spans, _ := told(t, Options{Logger: slog.New(telemetry.LogHandler(slog.NewTextHandler(&out, nil)))}, head,
-		`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "> post\nadvance 20s")
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "> post\nadvance 20s\n> expire\nadvance 750ms")
 	if want := "trace_id=" + spans[0].SpanContext().TraceID().String(); !strings.Contains(out.String(), want) {
 		t.Errorf("logged %s\nwant %s", out.String(), want)
 	}

@@ -27,6 +27,8 @@ type Server struct {
 	// Name is how the server is addressed, and a part of what identifies a session.
 	Name   string
 	Plugin mcp.Plugin
+	// Reexecute opts in to running lost calls again. Default: never.
+	Reexecute Reexecute
 	Policy
 }
 
@@ -149,6 +151,11 @@ func (s *Server) validate() error {
 	}
 	if s.Plugin == nil {
 		errs = append(errs, fmt.Errorf("server %q has no plugin", s.Name))
+	}
+	switch s.Reexecute {
+	case ReexecuteNever, ReexecuteReadOnly, ReexecuteIdempotent:
+	default:
+		errs = append(errs, fmt.Errorf("server %q: Reexecute is %q: use %q or %q, or nothing", s.Name, s.Reexecute, ReexecuteReadOnly, ReexecuteIdempotent))
 	}
 	if err := s.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("server %q: %w", s.Name, err))

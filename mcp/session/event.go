@@ -8,7 +8,7 @@ import (
 )
 
 // Event is what a front sends to a session. Each is answered on its Socket, save
-// Flushed and Gone, which need no answer.
+// Flushed and Gone, which need no answer, and Expire, whose answer is that of its POST.
 type Event interface{ socket() *Socket }
 
 // Caller is who sends an event, and where.
@@ -55,6 +55,16 @@ type Delete struct {
 	Caller Caller
 }
 
+// Expire asks that what a POST is still owed be answered as lost, for a front that
+// waits no longer. The answers come on the socket that the POST's stream is attached
+// to. A result that the session has had before it counts; one that comes after it
+// does not.
+type Expire struct {
+	Socket *Socket // that of the exchange
+	Stream string  // the POST's
+	Why    Loss
+}
+
 // Flushed confirms that the frames of a socket's stream up to an event have been
 // written and flushed.
 type Flushed struct {
@@ -69,5 +79,6 @@ func (e *Post) socket() *Socket    { return e.Socket }
 func (e *Get) socket() *Socket     { return e.Socket }
 func (e *Attach) socket() *Socket  { return e.Socket }
 func (e *Delete) socket() *Socket  { return e.Socket }
+func (e *Expire) socket() *Socket  { return e.Socket }
 func (e *Flushed) socket() *Socket { return e.Socket }
 func (e *Gone) socket() *Socket    { return e.Socket }

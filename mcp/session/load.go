@@ -18,7 +18,7 @@ type source interface {
 }
 
 // load rebuilds the state from storage. What the ledger holds was left by
-// incarnations that are gone, and is answered as lost to l.
+// incarnations that are gone, and is answered as lost to l, or run again.
 func (s *state) load(src source, l Loss, now time.Time, o *out) error {
 	s.now = now
 	var rows []*owed
@@ -71,9 +71,16 @@ func (s *state) load(src source, l Loss, now time.Time, o *out) error {
 	for _, r := range rows {
 		r.stream.owes = append(r.stream.owes, r)
 		s.live = append(s.live, r)
+		r.size = int64(len(r.Kept))
+		s.liveBytes += r.size
 	}
 	for _, r := range rows {
-		s.lose(r, l, o)
+		if !s.again(r, l, now, o) {
+			s.lose(r, l, o)
+		}
+	}
+	if len(s.rt.queue) > 0 {
+		s.build(now, o)
 	}
 	if s.meta.Version == "" && !s.meta.Ended {
 		s.end(o) // initialize was never answered: nobody can use this session
@@ -95,6 +102,8 @@ func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
 		s.result = e.Value
 	case key == keyInitialized:
 		s.initialized = e.Value
+	case key == keyRepeatable:
+		return s.loadRepeatable(e.Value)
 	case key == keyLevel:
 		s.level = e.Value
 	case strings.HasPrefix(key, prefixApproval):

@@ -44,7 +44,7 @@ func (obj *object) Handle(t *actor.Turn, event any) {
 	switch e := event.(type) {
 	case Event:
 		obj.link(t, e)
-	case stateOp:
+	case *stateOp:
 		e.run(t, obj.rt)
 		return
 	case closed:
@@ -92,7 +92,7 @@ func (obj *object) Idle() bool {
 func (obj *object) link(t *actor.Turn, e Event) {
 	sock := e.socket()
 	switch e.(type) {
-	case *Flushed:
+	case *Flushed, *Expire:
 		return
 	case *Gone:
 		obj.unlink(sock)
@@ -138,8 +138,8 @@ func (obj *object) apply(t *actor.Turn, o *out) error {
 	for _, e := range o.effects {
 		obj.queue(t, e)
 	}
-	if len(o.settled) > 0 {
-		obj.measure(t, o.settled)
+	if len(o.settled) > 0 || o.again > 0 {
+		obj.measure(t, o.settled, o.again)
 	}
 	return nil
 }

@@ -193,15 +193,7 @@ func (s *state) onRing(now time.Time, o *out) {
 func (s *state) enforce(v verdict, now time.Time, o *out) bool {
 	switch v.do {
 	case expire:
-		for _, id := range sortedKeys(s.asks) {
-			if s.asks[id].row == v.row && s.asks[id].approval != nil {
-				s.expireAsk(id, now, o)
-			}
-		}
-		if v.row.out != 0 && s.rt.phase == ready {
-			o.do(deliver{s.rt.gen, cancelled(v.row.out)})
-		}
-		s.lose(v.row, Lost(ReasonDeadline), o)
+		s.expireRow(v.row, Lost(ReasonDeadline), now, o)
 	case decline:
 		s.expireAsk(v.ask, now, o)
 	case failBuild:

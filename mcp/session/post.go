@@ -171,6 +171,9 @@ func (s *state) admit(r *owed, creating bool, now time.Time, o *out) {
 		return
 	}
 	s.activity(now, o)
+	if s.mayRepeat(r.msg) {
+		r.Kept = r.msg.Bytes()
+	}
 	if s.rt.phase == ready {
 		s.send(r, o)
 	} else {
@@ -200,6 +203,9 @@ func (s *state) onNote(m wire.Message, now time.Time, o *out) (outcome string) {
 		return ""
 	}
 	s.tell(m, o)
+	if m.Is("notifications/initialized") {
+		s.learn(o)
+	}
 	return ""
 }
 

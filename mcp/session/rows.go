@@ -20,6 +20,7 @@ const (
 	keyResult      = "hs/result"      // result of the runtime's answer to it
 	keyInitialized = "hs/initialized" // the client's notification, whole
 	keyLevel       = "hs/level"       // params of the last logging/setLevel that succeeded
+	keyRepeatable  = "hs/repeatable"  // names of the tools whose lost calls may be run again
 	prefixSub      = "hs/sub/"        // + URI: params of resources/subscribe
 	prefixStream   = "s/"
 	prefixOwed     = "q/"
@@ -49,6 +50,10 @@ type owed struct {
 	Gen     uint64    `json:"gen"`               // generation of the runtime that it goes to
 	Started bool      `json:"started,omitempty"` // it may have reached the runtime
 	At      time.Time `json:"at"`
+	// Kept is the message, where it may be run again if it is lost.
+	Kept []byte `json:"kept,omitempty"`
+	// Again: it was lost once, and is run again.
+	Again bool `json:"again,omitempty"`
 
 	stream *stream
 	ord    int
@@ -58,6 +63,7 @@ type owed struct {
 	paused time.Time // since when it waits for a person; zero when it does not
 	told   []byte    // its params, where a rebuilt runtime must be told them
 	lost   string    // the reason, once it is answered as lost
+	why    Loss      // how it was lost the first time, until it is sent again
 	trace  trace.SpanContext
 }
 

@@ -94,9 +94,14 @@ func (s *state) opened(o *out) {
 	queue := s.rt.queue
 	s.rt.waiting, s.rt.noted, s.rt.queue = nil, 0, nil
 	for _, r := range queue {
+		if r.Again { // not before this generation has said that it may
+			s.rt.queue = append(s.rt.queue, r)
+			continue
+		}
 		s.send(r, o)
 		o.put(r.key(), encode(r))
 	}
+	s.learn(o)
 }
 
 // onMessage takes a message of the runtime's. What an older generation still
@@ -130,6 +135,8 @@ func (s *state) onNotification(m wire.Message, about wire.ID, now time.Time, o *
 		m = m.WithParam(wire.TokenOfProgress, []byte(r.Token))
 		s.append(s.carrier(r.stream), m, "", o)
 		return
+	case "notifications/tools/list_changed":
+		s.unlearn(o)
 	case "notifications/cancelled":
 		theirs := wire.ID(m.Param("requestId"))
 		for id, a := range s.asks {
@@ -250,6 +257,10 @@ func (s *state) onInitialized(r *owed, m wire.Message, now time.Time, o *out) {
 
 // onOwnAnswer handles the answers that the client does not see.
 func (s *state) onOwnAnswer(method string, m wire.Message, now time.Time, o *out) {
+	if method == listTools {
+		s.onTools(m, o)
+		return
+	}
 	if method != "initialize" {
 		if m.IsError() {
 			s.log.Warn("the rebuilt server refused a part of the handshake", "method", method, "error", string(m.Error()))
@@ -314,7 +325,11 @@ func (s *state) buildFailed(err error, now time.Time, o *out) {
 	l := Lost(ReasonBuild)
 	l.Detail = err.Error()
 	for _, r := range s.ofGeneration() {
-		l.Epoch, l.Tool = r.Epoch, r.Tool
+		if r.Again { // of a call that an earlier generation has seen, this says too little
+			s.lose(r, l, o)
+			continue
+		}
+		l.Started, l.Epoch, l.Tool = r.Started, r.Epoch, r.Tool
 		r.lost = l.Reason
 		data := l
 		data.Detail = "" // the message says it, for people who see nothing else
@@ -345,7 +360,12 @@ func (s *state) onExited(e exited, now time.Time, o *out) {
 	}
 	l := Lost(ReasonExited)
 	l.Detail = err.Error()
-	s.endGeneration(l, closedExited, now, o)
+	for _, r := range s.ofGeneration() {
+		if !s.again(r, l, now, o) {
+			s.lose(r, l, o)
+		}
+	}
+	s.closeRuntime(closedExited, nil, now, o)
 }
 
 var errExited = fmt.Errorf("the server ended without a reason")

@@ -24,8 +24,9 @@ type state struct {
 	initialized []byte
 	level       []byte
 	subs        map[string][]byte
-	active      time.Time // the last request, reply or answer
-	now         time.Time // of the step
+	repeatable  map[string]bool // tools whose lost calls may be run again; nil: nothing is known
+	active      time.Time       // the last request, reply or answer
+	now         time.Time       // of the step
 
 	streams map[string]*stream
 	sockets map[*Socket]*stream
@@ -76,7 +77,8 @@ type runtime struct {
 	own     map[int64]string // requests of the session's own: id to method
 	waiting []wire.Message   // notifications and replies for when it is ready
 	noted   int64            // what these weigh
-	queue   []*owed          // requests for when it is ready
+	queue   []*owed          // requests for when it is ready; then, for when its tools are known
+	list    *toolList        // its tools, while they are asked for
 }
 
 // stream is what one POST or GET opened.
@@ -135,6 +137,7 @@ type out struct {
 	effects []effect
 	moved   int64 // bytes moved to the GET stream
 	settled []settlement
+	again   int64 // lost calls that are run again
 }
 
 // read asks for a page of a stream's events after a position; the driver answers

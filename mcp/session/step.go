@@ -22,6 +22,8 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.onDelete(e, now, o)
 	case *Flushed:
 		s.onFlushed(e, now, o)
+	case *Expire:
+		s.onExpire(e, now, o)
 	case *Gone:
 		s.onGone(e, now)
 	case built:

@@ -63,7 +63,7 @@ type telemetry struct {
 
 	gauge            metric.Int64UpDownCounter
 	builds, disposed metric.Int64Counter
-	requests         metric.Int64Counter
+	requests, again  metric.Int64Counter
 	duration         metric.Float64Histogram
 
 	mu        sync.Mutex
@@ -99,6 +99,9 @@ func newTelemetry(c clock.Clock, tp trace.TracerProvider, mp metric.MeterProvide
 	t.requests, e = m.Int64Counter("kalpa.mcp.requests", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests that sessions have accepted and settled, by outcome; lost ones by reason."))
 	note(e)
+	t.again, e = m.Int64Counter("kalpa.mcp.reexecutions", metric.WithUnit("{request}"),
+		metric.WithDescription("Lost calls that were run again instead of being answered as lost."))
+	note(e)
 	t.duration, e = m.Float64Histogram("mcp.server.operation.duration", metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries(buckets...),
 		metric.WithDescription("From a request's admission to its answer."))
@@ -126,12 +129,17 @@ func (t *telemetry) of(isolate int) int64 {
 }
 
 // measure counts what a step has settled, once that is durable.
-func (obj *object) measure(t *actor.Turn, all []settlement) {
+func (obj *object) measure(t *actor.Turn, all []settlement, again int64) {
 	if obj.s.meta == nil {
 		return // nothing is left of the session
 	}
 	server, now := obj.s.meta.Server, t.Now()
-	t.After(func() { obj.svc.telemetry.settled(server, all, now) })
+	t.After(func() {
+		obj.svc.telemetry.settled(server, all, now)
+		if again > 0 {
+			obj.svc.telemetry.again.Add(context.Background(), again, metric.WithAttributeSet(attribute.NewSet(labelServer.String(server))))
+		}
+	})
 }
 
 // settlement is the end of a request in the ledger.
