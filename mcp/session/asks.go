@@ -12,9 +12,10 @@ import (
 
 // ask is a request of the runtime's to the client.
 type ask struct {
-	id  wire.ID // as the runtime wrote it
-	gen uint64
-	row *owed // the client's request that it belongs to; nil when that is not known
+	id    wire.ID // as the runtime wrote it
+	token wire.ID // its progress token, as the runtime wrote it; empty for none
+	gen   uint64
+	row   *owed // the client's request that it belongs to; nil when that is not known
 	// approval is its durable record where a person is asked; nil for other requests,
 	// which a machine answers and which nobody misses once the runtime is gone.
 	approval *approval
@@ -58,6 +59,9 @@ func (s *state) onAsk(m wire.Message, about wire.ID, now time.Time, o *out) {
 	id := wire.StringID(fmt.Sprintf("kalpa-%d-%d", s.epoch, s.askNext))
 	a := &ask{id: m.ID(), gen: s.rt.gen, row: s.asking(about)}
 	s.asks[id] = a
+	if a.token = wire.ID(m.Param(wire.TokenOfRequest)); a.token != "" {
+		m = m.WithParam(wire.TokenOfRequest, []byte(id))
+	}
 	if m.Is("elicitation/create") {
 		now := now.UTC().Round(0)
 		a.approval = &approval{ID: id, At: now, Until: now.Add(s.cfg.ApprovalTimeout)}
@@ -113,6 +117,14 @@ func (s *state) onReply(m wire.Message, now time.Time, o *out) (outcome string) 
 		s.tell(m.WithID(a.id), o)
 	}
 	return outcome
+}
+
+// onProgress takes the client's report on a request of the runtime's; what is said
+// of one that is settled, or of a runtime that is gone, reaches nobody.
+func (s *state) onProgress(m wire.Message, o *out) {
+	if a := s.asks[wire.ID(m.Param(wire.TokenOfProgress))]; a != nil && a.token != "" && a.gen == s.rt.gen {
+		s.tell(m.WithParam(wire.TokenOfProgress, []byte(a.token)), o)
+	}
 }
 
 // settleAsk records the outcome of a question and lets its request run on.

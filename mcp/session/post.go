@@ -201,6 +201,9 @@ func (s *state) onNote(m wire.Message, now time.Time, o *out) (outcome string) {
 	case "notifications/cancelled":
 		s.cancel(m, o)
 		return ""
+	case "notifications/progress":
+		s.onProgress(m, o)
+		return ""
 	}
 	s.tell(m, o)
 	if m.Is("notifications/initialized") {
