@@ -179,7 +179,7 @@ func (h *host) servers(run string) ([]session.Server, error) {
 			h.children = append(h.children, child)
 			plugin = child
 		}
-		servers = append(servers, session.Server{Name: s.Name, Plugin: plugin, Policy: session.Policy(s.Policy)})
+		servers = append(servers, session.Server{Name: s.Name, Plugin: plugin, Reexecute: session.Reexecute(s.Reexecute), Policy: session.Policy(s.Policy)})
 	}
 	return servers, nil
 }

@@ -48,6 +48,8 @@ type Server struct {
 	Inherit []string          `koanf:"inherit"` // passed on from the host's environment
 	Dir     string            `koanf:"dir"`     // its working folder; empty: the host's
 	Plugin  string            `koanf:"plugin"`
+	// Reexecute is session.Reexecute; empty: never.
+	Reexecute string `koanf:"reexecute"`
 	Policy  `koanf:",squash"`
 	// Line is where the file names it; 0 when the command line does.
 	Line int `koanf:"-"`

@@ -71,6 +71,7 @@ var ServerKeys = slices.Concat([]Setting{
 	{"inherit", "", List, []string(nil), "", "variables passed on to it from the host's environment; a * at the end takes all that begin so", variable},
 	{"dir", "", Text, "", "", "its working folder; the host's own when not set", folder},
 	{"plugin", "", Text, "", "", "instead of a command: the name of a plugin that this program has", nil},
+	{"reexecute", "", Text, "", "", "lost calls that are run again by themselves: `never` (the default), those of `read-only` tools, or of `idempotent` ones too; read [what that means](hosting.md#lost-calls-that-are-run-again) first", oneOf("never", "read-only", "idempotent")},
 }, PolicyKeys)
 
 // parse reads a value that is written as one text.

@@ -27,7 +27,7 @@ type Server struct {
 	// Name is how the server is addressed, and a part of what identifies a session.
 	Name   string
 	Plugin mcp.Plugin
-	// Reexecute opts in to running lost calls again. Default: never.
+	// Reexecute opts in to running lost calls again. Default: ReexecuteNever.
 	Reexecute Reexecute
 	Policy
 }
@@ -142,7 +142,12 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (s *Server) defaults() { s.Policy = s.WithDefaults() }
+func (s *Server) defaults() {
+	s.Policy = s.WithDefaults()
+	if s.Reexecute == "" {
+		s.Reexecute = ReexecuteNever
+	}
+}
 
 func (s *Server) validate() error {
 	var errs []error
@@ -155,7 +160,7 @@ func (s *Server) validate() error {
 	switch s.Reexecute {
 	case ReexecuteNever, ReexecuteReadOnly, ReexecuteIdempotent:
 	default:
-		errs = append(errs, fmt.Errorf("server %q: Reexecute is %q: use %q or %q, or nothing", s.Name, s.Reexecute, ReexecuteReadOnly, ReexecuteIdempotent))
+		errs = append(errs, fmt.Errorf("server %q: Reexecute is %q: use %q, %q or %q", s.Name, s.Reexecute, ReexecuteNever, ReexecuteReadOnly, ReexecuteIdempotent))
 	}
 	if err := s.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("server %q: %w", s.Name, err))

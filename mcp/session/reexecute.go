@@ -27,7 +27,7 @@ type Reexecute string
 // The modes.
 const (
 	// ReexecuteNever: nothing is run again, and nobody is asked for tools.
-	ReexecuteNever Reexecute = ""
+	ReexecuteNever Reexecute = "never"
 	// ReexecuteReadOnly: tools that have readOnlyHint.
 	ReexecuteReadOnly Reexecute = "read-only"
 	// ReexecuteIdempotent: these, and tools that have idempotentHint.
