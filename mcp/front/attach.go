@@ -15,13 +15,12 @@ import (
 // reset of a full isolate does not bring all its sessions back in one moment: an
 // exchange waits for its turn up to AttachWait, and has then AttachLimit.
 type link struct {
-	f       *Front
-	turn    chan struct{} // not nil: waiting for a turn, which is room in it
-	holds   bool          // it is this exchange's turn
-	giveUp  time.Time     // zero: the link is whole
-	retryAt time.Time     // the next attempt, zero when one is under way
-	tries   int           // since a frame was written
-	cause   error         // of the last break
+	place   *place    // nil: the link is whole
+	holds   bool      // it is this exchange's turn
+	giveUp  time.Time // zero: the link is whole
+	retryAt time.Time // the next attempt, zero when one is under way
+	tries   int       // since a frame was written
+	cause   error     // of the last break
 }
 
 // broken reacts to a socket that ended before the exchange was over.
@@ -37,16 +36,13 @@ func (x *exchange) broken(err error) (over bool) {
 		l.retryAt = now.Add(l.pause())
 		return false
 	}
-	l.f = x.f
 	l.giveUp = now.Add(x.f.o.AttachWait)
-	l.turn = x.f.turns
-	select {
-	case l.turn <- struct{}{}:
-		return x.attach()
-	default:
-		return false
-	}
+	l.place = x.f.turns.ask(x.woken.Set)
+	return l.called() && x.attach()
 }
+
+// called reports that the exchange has waited for its turn, and that it has come.
+func (l *link) called() bool { return l.place != nil && !l.holds && l.place.came() }
 
 // attach passes the exchange on to the next incarnation. The caller has just got
 // its turn, or holds it.
@@ -54,7 +50,7 @@ func (x *exchange) attach() (over bool) {
 	l := &x.link
 	now := x.now()
 	if !l.holds {
-		l.holds, l.turn = true, nil
+		l.holds = true
 		l.giveUp = now.Add(x.f.o.AttachLimit)
 		if wait := l.pause(); wait > 0 {
 			l.retryAt = now.Add(wait)
@@ -64,7 +60,7 @@ func (x *exchange) attach() (over bool) {
 	l.tries++
 	l.retryAt = time.Time{}
 	x.f.count.attaches.Add(1)
-	x.socket = session.NewSocket(x.f.o.Pending)
+	x.socket = x.newSocket()
 	err := x.send(x.again(x.socket, x.last))
 	switch {
 	case err == nil:
@@ -111,10 +107,10 @@ func (l *link) next() time.Time {
 
 // whole ends the link's turn: the exchange has been taken over, or is over.
 func (l *link) whole() {
-	if l.holds {
-		<-l.f.turns
+	if l.place != nil {
+		l.place.leave()
 	}
-	l.holds, l.turn, l.giveUp, l.retryAt = false, nil, time.Time{}, time.Time{}
+	l.holds, l.place, l.giveUp, l.retryAt = false, nil, time.Time{}, time.Time{}
 }
 
 // loss is what is said about requests that no incarnation has taken over: the

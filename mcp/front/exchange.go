@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
@@ -49,7 +50,11 @@ type exchange struct {
 	span            trace.Span // of a POST; nil for all else
 	outcome, reason string     // for it; empty: nothing out of the ordinary
 
-	wake      *wake
+	woken  run.Signal // there may be something to do
+	wake   wake
+	number uint64 // among the front's exchanges
+	parked bool   // the front is closing, and has asked for this one to be parked
+
 	openBy    time.Time // the session must have said what becomes of the exchange
 	quietTill time.Time // a keep-alive is due
 	parkAt    time.Time // the stream is old
@@ -59,10 +64,16 @@ type exchange struct {
 }
 
 func (f *Front) newExchange(w http.ResponseWriter, r *http.Request, caller session.Caller, id string) *exchange {
-	return &exchange{
-		f: f, w: w, r: r, ctx: context.WithoutCancel(r.Context()), id: id, caller: caller,
-		socket: session.NewSocket(f.o.Pending), wake: newWake(f.o.Clock),
-	}
+	x := &exchange{f: f, w: w, r: r, ctx: context.WithoutCancel(r.Context()), id: id, caller: caller, woken: f.o.Runner.Signal()}
+	x.socket = x.newSocket()
+	x.wake = wake{clock: f.o.Clock, ring: x.woken.Set}
+	return x
+}
+
+func (x *exchange) newSocket() *session.Socket {
+	s := session.NewSocket(x.f.o.Pending)
+	s.OnReady(x.woken.Set)
+	return s
 }
 
 // run sends the event and writes what the session answers, until the answer is
@@ -75,29 +86,37 @@ func (x *exchange) run(first session.Event) *Refusal {
 	if err := x.send(first); err != nil {
 		return x.unsent(err)
 	}
-	closing := x.f.closing
+	x.f.add(x)
+	defer x.f.remove(x)
+	defer x.f.o.Runner.AfterDone(x.r.Context(), x.woken.Set)()
 	for over := false; !over; {
-		select {
-		case <-x.socket.Ready():
-			over = x.take()
-		case <-x.wake.rings:
-			x.wake.rang()
-			over = x.take() || x.due() // what is there is not late
-		case x.link.turn <- struct{}{}:
-			over = x.attach()
-		case <-x.r.Context().Done():
-			x.outcome = left
-			x.gone()
-			over = true
-		case <-closing:
-			closing = nil
-			over = x.take() || x.park(session.LostTo(actor.Shutdown), x.retry())
-		}
-		if !over {
+		x.woken.Wait()
+		if over = x.look(); !over {
 			x.arm()
 		}
 	}
 	return x.no
+}
+
+// look does what there is to do, and tells whether the exchange is over. What is
+// there already comes before what is late.
+func (x *exchange) look() (over bool) {
+	switch {
+	case x.r.Context().Err() != nil:
+		x.outcome = left
+		x.gone()
+		return true
+	case x.take():
+		return true
+	case x.link.called() && x.attach():
+		return true
+	case x.wake.rang() && x.due():
+		return true
+	case !x.parked && x.f.isClosing():
+		x.parked = true
+		return x.park(session.LostTo(actor.Shutdown), x.retry())
+	}
+	return false
 }
 
 func (x *exchange) finish() {

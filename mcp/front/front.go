@@ -3,13 +3,16 @@ package front
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
@@ -22,12 +25,14 @@ type Front struct {
 	// DeadlineMargin. It is no option, so that the two can't drift apart.
 	deadline time.Duration
 
-	closing chan struct{} // closed when Shutdown begins
-	turns   chan struct{} // holds a token for each exchange that is attaching
+	turns turns      // of exchanges that are attaching
+	rest  run.Signal // the last handler has left
 
-	mu      sync.Mutex
-	serving int           // handlers inside ServeHTTP
-	drained chan struct{} // closed when closing and serving is 0
+	mu        sync.Mutex
+	closing   bool // Drain was called
+	serving   int  // handlers inside ServeHTTP
+	exchanges map[uint64]*exchange
+	last      uint64 // number given to an exchange
 
 	streams atomic.Int64
 	bodies  atomic.Int64
@@ -62,7 +67,7 @@ func New(o Options) (*Front, error) {
 		return nil, fmt.Errorf("front: no server is hosted under the name %q", o.Server)
 	}
 	f := &Front{
-		o: o, tracer: o.tracer(), deadline: ceiling + DeadlineMargin, closing: make(chan struct{}), drained: make(chan struct{}), turns: make(chan struct{}, o.MaxAttaching),
+		o: o, tracer: o.tracer(), deadline: ceiling + DeadlineMargin, turns: turns{free: o.MaxAttaching}, rest: o.Runner.Signal(), exchanges: map[uint64]*exchange{},
 	}
 	if o.MeterProvider != nil {
 		if err := f.instrument(o.MeterProvider); err != nil {
@@ -84,41 +89,49 @@ func (f *Front) Stats() Stats {
 	}
 }
 
-// Shutdown parks every open stream at once, refuses new requests, and waits until
-// no handler is left or ctx ends. It may be called more than once.
-func (f *Front) Shutdown(ctx context.Context) error {
+// Drain parks every open stream at once, and refuses new requests.
+func (f *Front) Drain() {
 	f.mu.Lock()
-	if !f.isClosing() {
-		close(f.closing)
-		if f.serving == 0 {
-			close(f.drained)
-		}
+	defer f.mu.Unlock()
+	if f.closing {
+		return
 	}
-	f.mu.Unlock()
-	select {
-	case <-f.drained:
-		return nil
-	case <-ctx.Done():
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return fmt.Errorf("front %s: %d requests are still being served: %w", f.o.Server, f.serving, ctx.Err())
+	f.closing = true
+	f.rest.Set()
+	for _, n := range slices.Sorted(maps.Keys(f.exchanges)) {
+		f.exchanges[n].woken.Set()
 	}
 }
 
-func (f *Front) isClosing() bool {
-	select {
-	case <-f.closing:
-		return true
-	default:
-		return false
+// Shutdown drains the front, and waits until no handler is left or ctx ends.
+func (f *Front) Shutdown(ctx context.Context) error {
+	f.Drain()
+	defer f.o.Runner.AfterDone(ctx, f.rest.Set)()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer f.rest.Set() // for who else waits
+	for f.serving > 0 {
+		if ctx.Err() != nil {
+			return fmt.Errorf("front %s: %d requests are still being served: %w", f.o.Server, f.serving, ctx.Err())
+		}
+		f.mu.Unlock()
+		f.rest.Wait()
+		f.mu.Lock()
 	}
+	return nil
+}
+
+func (f *Front) isClosing() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closing
 }
 
 // enter counts a handler in, unless the front is closing.
 func (f *Front) enter() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.isClosing() {
+	if f.closing {
 		return false
 	}
 	f.serving++
@@ -128,10 +141,27 @@ func (f *Front) enter() bool {
 func (f *Front) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.serving--
-	if f.serving == 0 && f.isClosing() {
-		close(f.drained)
+	if f.serving--; f.serving == 0 {
+		f.rest.Set()
 	}
+}
+
+// add lets an exchange hear of Drain.
+func (f *Front) add(x *exchange) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	x.number = f.last
+	f.exchanges[x.number] = x
+	if f.closing {
+		x.woken.Set()
+	}
+}
+
+func (f *Front) remove(x *exchange) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.exchanges, x.number)
 }
 
 // methods are what the endpoint takes, as the Allow header names them.

@@ -32,7 +32,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, caller session.Calle
 	x := f.newExchange(w, r, caller, id)
 	x.parkAt = x.now().Add(f.o.StreamAge)
 	x.status = http.StatusNoContent // nothing to come back for: it tells an event source to stop
-	get := session.Get{Socket: x.socket, Caller: caller, Stream: session.NewStream(), After: resume}
+	get := session.Get{Socket: x.socket, Caller: caller, Stream: session.StreamFrom(f.o.Text()), After: resume}
 	x.again = func(s *session.Socket, after string) session.Event {
 		again := get
 		again.Socket = s

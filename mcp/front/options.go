@@ -1,6 +1,7 @@
 package front
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/clock"
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
@@ -95,6 +97,11 @@ type Options struct {
 	// Clock is the time that all of these but BodyLimit and WriteLimit run on; those
 	// two belong to the network. Nil: the system's.
 	Clock clock.Clock
+	// Runner is how handlers wait. Nil: as Go does.
+	Runner run.Runner
+	// Text mints the ids of sessions and streams: 26 random characters, 130 bits.
+	// Nil: [rand.Text].
+	Text func() string
 	// TracerProvider takes the spans of requests. Nil: OpenTelemetry's global one.
 	TracerProvider trace.TracerProvider
 	// MeterProvider takes the figures of [Front.Stats], for as long as it lives. Nil:
@@ -126,6 +133,12 @@ func (o Options) withDefaults() Options {
 	set(&o.WriteLimit, 30*time.Second)
 	if o.Clock == nil {
 		o.Clock = clock.Real
+	}
+	if o.Runner == nil {
+		o.Runner = run.Real
+	}
+	if o.Text == nil {
+		o.Text = rand.Text
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

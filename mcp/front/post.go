@@ -45,7 +45,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, caller session.Call
 		if !ms[0].Is("initialize") || ms[0].Kind() != wire.Request {
 			return missingSession(owes.id())
 		}
-		id = session.NewID()
+		id = session.IDFrom(f.o.Text())
 	}
 	if owes != nil {
 		if no := f.stream(owes.id()); no != nil {
@@ -61,7 +61,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, caller session.Call
 		x.expireAt = x.now().Add(f.deadline)
 	}
 	x.begin(ms)
-	x.stream = session.NewStream()
+	x.stream = session.StreamFrom(f.o.Text())
 	p := &session.Post{Socket: x.socket, Caller: caller, Stream: x.stream, Messages: ms, Batch: batch, Create: creates, Trace: x.trace()}
 	x.again = func(s *session.Socket, after string) session.Event {
 		return &session.Attach{Socket: s, Post: *p, After: after}

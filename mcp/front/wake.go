@@ -1,6 +1,7 @@
 package front
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/kalpahost/kalpa/internal/clock"
@@ -12,12 +13,11 @@ import (
 // write, costs nothing.
 type wake struct {
 	clock clock.Clock
-	rings chan struct{}
+	ring  func() // called when it rings
+	rung  atomic.Bool
 	timer clock.Timer // nil: not armed
 	at    time.Time
 }
-
-func newWake(c clock.Clock) *wake { return &wake{clock: c, rings: make(chan struct{}, 1)} }
 
 // by arms the timer to ring at t or before.
 func (w *wake) by(t time.Time) {
@@ -25,26 +25,30 @@ func (w *wake) by(t time.Time) {
 		if !t.Before(w.at) {
 			return
 		}
-		w.timer.Stop()
-		w.timer = nil
+		w.stop()
 	}
 	d := t.Sub(w.clock.Now())
 	if d <= 0 {
-		w.ring()
+		w.rings()
 		return
 	}
-	w.at, w.timer = t, w.clock.AfterFunc(d, w.ring)
+	w.at, w.timer = t, w.clock.AfterFunc(d, w.rings)
 }
 
-func (w *wake) ring() {
-	select {
-	case w.rings <- struct{}{}:
-	default:
+func (w *wake) rings() {
+	w.rung.Store(true)
+	w.ring()
+}
+
+// rang reports whether it has rung since it was asked last; then it has to be
+// armed anew.
+func (w *wake) rang() bool {
+	if !w.rung.Swap(false) {
+		return false
 	}
+	w.stop()
+	return true
 }
-
-// rang is called after each ring: the timer has to be armed anew.
-func (w *wake) rang() { w.stop() }
 
 func (w *wake) stop() {
 	if w.timer != nil {

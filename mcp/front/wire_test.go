@@ -93,7 +93,7 @@ func playWire(t *testing.T, file string) {
 	if n := counted.armed.Load(); n != 0 {
 		t.Errorf("%d timers are still armed", n)
 	}
-	if len(f.turns) != 0 {
+	if f.turns.free != f.o.MaxAttaching {
 		t.Error("a turn to attach is still held")
 	}
 	expect(t, a, "response", sessions.named(dump(w)))

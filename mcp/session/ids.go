@@ -8,10 +8,16 @@ import (
 )
 
 // NewID mints a session id: 26 visible ASCII characters, 130 random bits.
-func NewID() string { return strings.ToLower(rand.Text()) }
+func NewID() string { return IDFrom(rand.Text()) }
+
+// IDFrom makes a session id of a text as [rand.Text] returns it.
+func IDFrom(text string) string { return strings.ToLower(text) }
 
 // NewStream mints a stream id, unique in its session: 13 characters, 65 random bits.
-func NewStream() string { return strings.ToLower(rand.Text()[:13]) }
+func NewStream() string { return StreamFrom(rand.Text()) }
+
+// StreamFrom makes a stream id of a text as [rand.Text] returns it.
+func StreamFrom(text string) string { return strings.ToLower(text[:13]) }
 
 // EventID is a position in the log of one stream, ordered by (Epoch, Seq). Seq 0
 // is the position before the first event of an epoch.

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
@@ -45,14 +48,22 @@ type resident struct {
 	forget func()
 	room   *semaphore.Weighted
 
+	// wake is set when there is something to deliver, when the life ends, and when
+	// the runtime before this one is gone.
+	wake run.Signal
+
 	mu       sync.Mutex
 	inbox    []wire.Message
-	waiting  int64         // bytes in the inbox
-	wake     chan struct{} // a token when the inbox is not empty
+	waiting  int64                 // bytes in the inbox
+	ops      map[*stateOp]struct{} // that wait for their turn; nil when the life has ended
 	releases map[int]func()
 	charges  int
 	exit     sync.Once
-	ended    chan struct{} // closed when the runtime is gone
+
+	// Under the service's lock.
+	before *resident // of the same session, until it is gone
+	gone   bool
+	next   run.Signal // of the runtime that waits for this one to be gone
 }
 
 func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
@@ -60,7 +71,7 @@ func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
 	rt := &resident{
 		obj: obj, gen: gen, svc: obj.svc, id: s.id, epoch: s.epoch, server: s.cfg, meta: *s.meta, init: s.initParams,
 		log: s.log.With("generation", gen), post: obj.post, charge: t.Charger(),
-		room: semaphore.NewWeighted(maxFromRuntime), wake: make(chan struct{}, 1), releases: map[int]func(){}, ended: make(chan struct{}),
+		room: semaphore.NewWeighted(maxFromRuntime), wake: obj.svc.host.Runner().Signal(), releases: map[int]func(){}, ops: map[*stateOp]struct{}{},
 	}
 	rt.story = obj.newStory(t, gen)
 	rt.life, rt.cancel = context.WithCancel(context.Background())
@@ -70,24 +81,25 @@ func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
 
 // start runs the generation: it must not block.
 func (rt *resident) start() {
-	rt.svc.running.Add(1)
-	go rt.run()
+	rt.svc.began()
+	rt.svc.host.Runner().Go(rt.run)
 }
 
 func (rt *resident) run() {
-	defer rt.svc.running.Done()
+	defer rt.svc.ended()
 	// A runtime of an incarnation that was reset can still act on the world: the
 	// next is built only when it is gone.
-	if before := rt.svc.succeed(rt); before != nil {
-		<-before.ended
+	for rt.svc.succeed(rt) {
+		rt.wake.Wait()
 	}
-	defer rt.svc.ended(rt)
 	rt.story.begin()
 	r, err := rt.build()
 	if err != nil {
 		rt.story.failed(err)
 		_ = rt.post(built{rt.gen, err})
-		<-rt.life.Done()
+		for rt.life.Err() == nil {
+			rt.wake.Wait()
+		}
 	} else {
 		rt.svc.residents.Add(1)
 		rt.story.resident()
@@ -98,20 +110,41 @@ func (rt *resident) run() {
 		rt.story.reaped()
 		rt.svc.residents.Add(-1)
 	}
-	rt.cancel()
+	rt.end()
 	rt.mu.Lock()
-	for _, release := range rt.releases {
-		release()
+	for _, k := range slices.Sorted(maps.Keys(rt.releases)) {
+		rt.releases[k]()
 	}
 	rt.releases = nil
 	rt.mu.Unlock()
 	rt.forget()
-	close(rt.ended)
+	rt.svc.left(rt)
 	_ = rt.post(closed{rt.gen})
 }
 
+// end ends the life: what waits for it hears of it.
+func (rt *resident) end() {
+	rt.cancel()
+	rt.wake.Set()
+	rt.mu.Lock()
+	ops := rt.ops
+	rt.ops = nil
+	rt.mu.Unlock()
+	for op := range ops {
+		op.wake.Set() // each has one that waits, and all are told
+	}
+}
+
+// within returns a context that ends with parent, or with an error when d has
+// passed on the host's clock.
+func (rt *resident) within(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	timer := rt.svc.host.Clock().AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() { timer.Stop(); cancel(nil) }
+}
+
 func (rt *resident) build() (r mcp.Runtime, err error) {
-	ctx, cancel := context.WithTimeout(rt.life, rt.server.BuildTimeout)
+	ctx, cancel := rt.within(rt.life, rt.server.BuildTimeout)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -124,16 +157,15 @@ func (rt *resident) build() (r mcp.Runtime, err error) {
 
 // serve delivers until the runtime is to be closed.
 func (rt *resident) serve(r mcp.Runtime) {
-	for {
-		select {
-		case <-rt.life.Done():
-			return
-		case <-rt.wake:
-		}
+	for rt.life.Err() == nil {
 		rt.mu.Lock()
 		batch := rt.inbox
 		rt.inbox, rt.waiting = nil, 0
 		rt.mu.Unlock()
+		if len(batch) == 0 {
+			rt.wake.Wait()
+			continue
+		}
 		for _, m := range batch {
 			if rt.life.Err() != nil {
 				return
@@ -149,7 +181,7 @@ func (rt *resident) serve(r mcp.Runtime) {
 // closeRuntime closes the runtime; a plugin that can't within the time is left
 // to itself.
 func (rt *resident) closeRuntime(r mcp.Runtime) {
-	ctx, cancel := context.WithTimeout(context.Background(), rt.svc.closeTimeout)
+	ctx, cancel := rt.within(context.Background(), rt.svc.closeTimeout)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -179,10 +211,7 @@ func (rt *resident) deliver(m wire.Message) {
 		rt.Exited(fmt.Errorf("it has not taken %d bytes that were sent to it", rt.waiting))
 		return
 	}
-	select {
-	case rt.wake <- struct{}{}:
-	default:
-	}
+	rt.wake.Set()
 }
 
 // close ends the generation in order, broken because its incarnation was reset.
@@ -191,12 +220,12 @@ func (rt *resident) close(e closeRuntime) {
 		rt.story.failed(e.err)
 	}
 	rt.story.closing(e.why, e.idle)
-	rt.cancel()
+	rt.end()
 }
 
 func (rt *resident) broken(err error) {
 	rt.story.reset(err)
-	rt.cancel()
+	rt.end()
 }
 
 // The mcp.Session of the plugin.
@@ -215,14 +244,16 @@ func (rt *resident) Send(ctx context.Context, m wire.Message, about wire.ID) err
 	if rt.life.Err() != nil {
 		return errReset
 	}
-	both, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(rt.life, cancel)()
-	if err := rt.room.Acquire(both, weight(m)); err != nil {
-		if rt.life.Err() != nil {
-			return errReset
+	if !rt.room.TryAcquire(weight(m)) {
+		both, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(rt.life, cancel)()
+		if err := rt.room.Acquire(both, weight(m)); err != nil {
+			if rt.life.Err() != nil {
+				return errReset
+			}
+			return ctx.Err()
 		}
-		return ctx.Err()
 	}
 	if err := rt.post(fromRuntime{rt.gen, m, about}); err != nil {
 		return fmt.Errorf("%w: %w", errReset, err)
@@ -282,36 +313,50 @@ func (rt *resident) Charge(bytes int64) (func(), error) {
 type stateOp struct {
 	rt   *resident
 	f    func(t *actor.Turn) error
-	done chan error
+	wake run.Signal
+	done atomic.Pointer[error]
 }
 
 // do runs f in a turn of the session. A runtime that is to be closed has no
 // business there any more, nor has one that another has taken the place of.
 func (rt *resident) do(ctx context.Context, f func(t *actor.Turn) error) error {
-	if rt.life.Err() != nil {
+	runner := rt.svc.host.Runner()
+	op := &stateOp{rt: rt, f: f, wake: runner.Signal()}
+	rt.mu.Lock()
+	if rt.ops == nil {
+		rt.mu.Unlock()
 		return errReset
 	}
-	op := stateOp{rt, f, make(chan error, 1)}
+	rt.ops[op] = struct{}{}
+	rt.mu.Unlock()
+	defer func() {
+		rt.mu.Lock()
+		delete(rt.ops, op)
+		rt.mu.Unlock()
+	}()
 	if err := rt.post(op); err != nil {
 		return fmt.Errorf("%w: %w", errReset, err)
 	}
-	select {
-	case err := <-op.done:
-		return err
-	case <-rt.life.Done():
+	defer runner.AfterDone(ctx, op.wake.Set)()
+	op.wake.Wait()
+	switch err := op.done.Load(); {
+	case err != nil:
+		return *err
+	case rt.life.Err() != nil:
 		return errReset
-	case <-ctx.Done():
+	default:
 		return ctx.Err()
 	}
 }
 
 // run is called in the turn.
-func (op stateOp) run(t *actor.Turn, current *resident) {
-	if op.rt != current || op.rt.life.Err() != nil {
-		op.done <- errReset
-		return
+func (op *stateOp) run(t *actor.Turn, current *resident) {
+	err := errReset
+	if op.rt == current && op.rt.life.Err() == nil {
+		err = op.f(t)
 	}
-	op.done <- op.f(t)
+	op.done.Store(&err)
+	op.wake.Set()
 }
 
 // guarded calls a runtime's function; its panic is the runtime's, not the session's.

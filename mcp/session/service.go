@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/mcp/wire"
 	"github.com/kalpahost/kalpa/storage"
@@ -64,34 +65,62 @@ type Service struct {
 	closeTimeout time.Duration
 	seams        seams.Session
 	telemetry    *telemetry
-	running      sync.WaitGroup // runtimes, from their building to their end
 	residents    atomic.Int64
+	rest         run.Signal // a runtime has ended
 
 	mu      sync.Mutex
+	running int                  // runtimes, from their building to their end
 	current map[string]*resident // the newest runtime of each session that has one
 }
 
-// succeed makes a runtime the newest of its session and returns the one before.
-func (s *Service) succeed(rt *resident) (before *resident) {
+// began counts a runtime that is about to be built.
+func (s *Service) began() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	before = s.current[rt.id]
-	s.current[rt.id] = rt
-	return before
+	s.running++
+	s.mu.Unlock()
 }
 
-// ended forgets a runtime that is gone.
-func (s *Service) ended(rt *resident) {
+// succeed makes a runtime the newest of its session, and reports whether the one
+// before must be waited for; its end sets the newer one's wake.
+func (s *Service) succeed(rt *resident) (wait bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if rt.before == nil && s.current[rt.id] != rt {
+		rt.before = s.current[rt.id]
+		s.current[rt.id] = rt
+	}
+	if rt.before == nil || rt.before.gone {
+		rt.before = nil
+		return false
+	}
+	rt.before.next = rt.wake
+	return true
+}
+
+// left says that a runtime is gone.
+func (s *Service) left(rt *resident) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rt.gone = true
+	if rt.next != nil {
+		rt.next.Set()
+	}
 	if s.current[rt.id] == rt {
 		delete(s.current, rt.id)
 	}
 }
 
+// ended forgets a runtime of which nothing is left.
+func (s *Service) ended() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+	s.rest.Set()
+}
+
 // NewService registers the session class on a host. Call it before Host.Start.
 func NewService(h *actor.Host, o Options) (*Service, error) {
-	s := &Service{host: h, log: o.Logger, servers: map[string]*Server{}, closeTimeout: o.CloseTimeout, seams: o.Seams, current: map[string]*resident{}}
+	s := &Service{host: h, log: o.Logger, servers: map[string]*Server{}, closeTimeout: o.CloseTimeout, rest: h.Runner().Signal(), seams: o.Seams, current: map[string]*resident{}}
 	if s.log == nil {
 		s.log = h.Logger()
 	}
@@ -127,14 +156,18 @@ func (s *Service) Residents() int64 { return s.residents.Load() }
 // Wait returns when every runtime has been closed, or with ctx's error. Call it
 // after Host.Shutdown.
 func (s *Service) Wait(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { s.running.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%d runtimes have not ended: %w", s.residents.Load(), ctx.Err())
+	defer s.host.Runner().AfterDone(ctx, s.rest.Set)()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.running > 0 {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%d runtimes have not ended: %w", s.running, ctx.Err())
+		}
+		s.mu.Unlock()
+		s.rest.Wait()
+		s.mu.Lock()
 	}
+	return nil
 }
 
 // Send implements Sessions. An id that storage does not know never activates

@@ -9,15 +9,14 @@ import (
 )
 
 // Socket is the link between a front's open HTTP exchange and its session. The
-// front makes one for each exchange, sends it along with an event, waits on
-// Ready, and takes what the session has put in. What is put in and not yet taken
+// front makes one for each exchange, sends it along with an event, waits to hear
+// of OnReady, and takes what the session has put in. What is put in and not yet taken
 // is bounded; past the bound the socket ends parked, and the client resumes.
 //
 // The session puts in, in this order: one Opening, any number of Frames, one End.
 type Socket struct {
-	ready chan struct{} // holds a token while there is something to take
-
 	mu      sync.Mutex
+	ready   func() // nil: nobody waits
 	limit   int
 	pending int
 	next    Delivery
@@ -95,11 +94,20 @@ func NewSocket(limit int) *Socket {
 	if limit == 0 {
 		limit = DefaultPending
 	}
-	return &Socket{ready: make(chan struct{}, 1), limit: limit}
+	return &Socket{limit: limit}
 }
 
-// Ready receives a token when there may be something to take.
-func (s *Socket) Ready() <-chan struct{} { return s.ready }
+// OnReady has f called whenever there may be something to take, from any goroutine.
+// It must not block.
+func (s *Socket) OnReady(f func()) {
+	s.mu.Lock()
+	s.ready = f
+	late := s.next.Opening != nil || len(s.next.Frames) > 0 || s.next.End != nil
+	s.mu.Unlock()
+	if late {
+		f()
+	}
+}
 
 // Take returns what has been put in since the last call. It never blocks.
 func (s *Socket) Take() Delivery {
@@ -115,10 +123,10 @@ func (s *Socket) put(f func()) {
 	if !s.ended {
 		f()
 	}
+	ready := s.ready
 	s.mu.Unlock()
-	select {
-	case s.ready <- struct{}{}:
-	default:
+	if ready != nil {
+		ready()
 	}
 }
 

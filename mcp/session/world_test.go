@@ -258,6 +258,13 @@ func call(id, tool string) string {
 func (l *link) until(what string, f func() bool) *link {
 	l.w.t.Helper()
 	deadline := time.After(5 * time.Second)
+	ready := make(chan struct{}, 1)
+	l.sock.OnReady(func() {
+		select {
+		case ready <- struct{}{}:
+		default:
+		}
+	})
 	for {
 		d := l.sock.Take()
 		if d.Opening != nil {
@@ -275,7 +282,7 @@ func (l *link) until(what string, f func() bool) *link {
 			return l
 		}
 		select {
-		case <-l.sock.Ready():
+		case <-ready:
 		case <-deadline:
 			l.w.t.Fatalf("waited in vain for %s; got opening %+v, end %+v, frames:\n%s", what, l.opening, l.end, l.text())
 		}
