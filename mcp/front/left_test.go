@@ -65,4 +65,3 @@ func TestNothingIsConfirmedForAClientThatHasLeft(t *testing.T) {
 		t.Errorf("the session was told %q, want %q", got, want)
 	}
 }
-

@@ -211,7 +211,7 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 			}
 		})
 	case readLater:
-		t.After(func() { _ = obj.post(e) })
+		t.After(func() { obj.later(e.after, e) })
 	case build:
 		rt := newResident(obj, t, e.gen)
 		obj.rt = rt
@@ -227,7 +227,7 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 			t.After(func() { obj.at(t, e) })
 		}
 	case tidyLater:
-		t.After(func() { obj.svc.host.Clock().AfterFunc(tidyAfter, func() { _ = obj.post(tidy{}) }) })
+		t.After(func() { obj.later(tidyAfter, tidy{}) })
 	case opened:
 		if rt := obj.rt; rt != nil && rt.gen == e.gen {
 			t.After(rt.story.ready)
@@ -237,6 +237,15 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 			t.After(func() { rt.close(e) })
 		}
 	}
+}
+
+// later posts an event after a time, if the incarnation lives that long.
+func (obj *object) later(d time.Duration, event any) {
+	if d == 0 {
+		_ = obj.post(event)
+		return
+	}
+	obj.svc.host.Clock().AfterFunc(d, func() { _ = obj.post(event) })
 }
 
 // at lets chaos strike where a request has come to.

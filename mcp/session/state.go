@@ -205,8 +205,12 @@ type (
 	}
 	// tidyLater asks for a tidy in tidyAfter.
 	tidyLater struct{}
-	// readLater asks for reads in batches of their own; it comes back as an event.
-	readLater struct{ reads []read }
+	// readLater asks for reads in batches of their own; it comes back as an event, after
+	// a time.
+	readLater struct {
+		reads []read
+		after time.Duration
+	}
 	// opened says that the handshake with a generation is over.
 	opened struct{ gen uint64 }
 	// closeRuntime asks for the runtime of a generation to be closed; closed comes back.

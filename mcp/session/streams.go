@@ -196,10 +196,16 @@ func (s *state) onGet(g *Get, now time.Time, o *out) {
 			return
 		case st != nil:
 			s.attach(st, g.Socket, after, now, o)
+			s.unheard(g.Socket, now, o)
 			return
 		}
 	}
-	s.openGet(g, now, o)
+	if st := s.streams[getStream(g.Stream)]; st != nil { // passed on by its front, which has written nothing
+		s.attach(st, g.Socket, EventID{Stream: st.id}, now, o)
+	} else {
+		s.openGet(g, now, o)
+	}
+	s.unheard(g.Socket, now, o)
 }
 
 // told discharges what a front has answered as its last resort: the client knows,
@@ -214,6 +220,8 @@ func (s *state) told(st *stream, now time.Time, o *out) EventID {
 		st.flushed, st.flushedAt = st.last, now
 		s.touch(st)
 		s.mark(st, now, o)
+	} else {
+		s.finish(st, o)
 	}
 	return st.last
 }
@@ -228,8 +236,7 @@ func (s *state) recall(after EventID, sock *Socket, o *out) {
 }
 
 // openGet opens a new GET stream. It takes the place of the one before, and
-// carries what no stream could carry: messages that were held, and answers whose
-// own stream can't be resumed.
+// carries what that had not sent.
 func (s *state) openGet(g *Get, now time.Time, o *out) {
 	st := &stream{id: getStream(g.Stream), prime: s.meta.Version >= priming}
 	s.bind(st, g.Socket)
@@ -256,21 +263,46 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 			o.reads = append(o.reads, read{st: old, after: old.sent})
 		}
 	}
+}
+
+// unheard gives the GET stream that a client has just opened, or come back to, what
+// no stream could carry: messages that were held, and answers whose own stream
+// can't be resumed.
+func (s *state) unheard(sock *Socket, now time.Time, o *out) {
+	if s.get == nil || s.get.socket != sock {
+		return
+	}
 	for _, h := range s.held {
 		o.delete(heldKey(h.n))
-		s.append(st, h.msg, "", o)
+		s.append(s.get, h.msg, "", o)
 	}
 	s.held, s.heldBytes = nil, 0
-	var left []read
+	var left, later []read
 	for _, p := range s.streams {
-		if p.post && p.socket == nil && p.flushed.Less(p.last) {
-			waits := p.resumable() && now.Sub(p.detached) <= grace
-			left = append(left, read{st: p, after: p.flushed, carry: carry{lost: waits}})
+		if !p.post || p.socket != nil || !p.flushed.Less(p.last) {
+			continue
+		}
+		waits := p.resumable() && now.Sub(p.detached) <= grace
+		r := read{st: p, after: p.flushed, carry: carry{lost: waits}}
+		if p.loaded && now.Sub(p.detached) < headStart {
+			later = append(later, r)
+		} else {
+			left = append(left, r)
 		}
 	}
-	slices.SortFunc(left, func(a, b read) int { return strings.Compare(a.st.id, b.st.id) })
+	byStream := func(a, b read) int { return strings.Compare(a.st.id, b.st.id) }
+	slices.SortFunc(left, byStream)
+	slices.SortFunc(later, byStream)
 	s.readSome(left, o)
+	if len(later) > 0 {
+		o.do(readLater{later, headStart})
+	}
 }
+
+// headStart is what the front of a POST has to pass its exchange on after a reset,
+// before a GET carries the answers. A front that comes later is not needed any more:
+// its client has been told.
+const headStart = 250 * time.Millisecond
 
 // grace is how long a POST's stream that was cut is left for its client to
 // resume, before a fresh GET carries its results. That an execution was lost is
@@ -297,7 +329,7 @@ func (s *state) toGet(p page, o *out) {
 			continue
 		}
 		if n := int64(len(f.Data)); o.moved > 0 && o.moved+n > maxMoved {
-			o.do(readLater{[]read{{st: p.st, after: before, carry: carry{p.carry.lost, kept}}}})
+			o.do(readLater{[]read{{st: p.st, after: before, carry: carry{p.carry.lost, kept}}}, 0})
 			return
 		}
 		s.append(s.get, m, f.Answers, o)
@@ -314,7 +346,11 @@ func (s *state) toGet(p page, o *out) {
 	case p.more:
 		o.reads = append(o.reads, read{st: p.st, after: p.last, carry: carry{p.carry.lost, kept}})
 	case p.st.post && p.st.answered() && !kept:
-		o.trims = append(o.trims, trim{p.st, p.st.last, true})
+		// Delivered to its end, in another way; its row stays as long as any other's, so
+		// that a front which passes the POST on finds it.
+		p.st.flushed, p.st.flushedAt = p.st.last, s.now
+		s.touch(p.st)
+		s.mark(p.st, s.now, o)
 	}
 }
 
@@ -330,12 +366,15 @@ const readsAtOnce = 64
 func (s *state) readSome(reads []read, o *out) {
 	n := min(len(reads), readsAtOnce)
 	for _, r := range reads[:n] {
-		if r.st.socket == nil && s.streams[r.st.id] == r.st {
+		if r.after.Less(r.st.flushed) {
+			r.after = r.st.flushed
+		}
+		if r.st.socket == nil && s.streams[r.st.id] == r.st && r.after.Less(r.st.last) {
 			o.reads = append(o.reads, r)
 		}
 	}
 	if n < len(reads) {
-		o.do(readLater{reads[n:]})
+		o.do(readLater{reads[n:], 0})
 	}
 }
 
@@ -347,8 +386,9 @@ func lostExecution(m wire.Message) bool {
 func (s *state) onAttach(a *Attach, now time.Time, o *out) {
 	p := a.Post
 	p.Socket = a.Socket
-	st := s.streams[postStream(p.Stream)]
-	if st == nil {
+	id := postStream(p.Stream)
+	st := s.streams[id]
+	if st == nil && !s.wasHere(id) {
 		// The POST was never admitted: admit it now.
 		s.onPost(&p, now, o)
 		return
@@ -357,15 +397,25 @@ func (s *state) onAttach(a *Attach, now time.Time, o *out) {
 		refuse(a.Socket, r, o)
 		return
 	}
-	after := EventID{Stream: st.id}
+	after := EventID{Stream: id}
 	if a.After != "" {
 		var err error
-		if after, err = ParseEventID(a.After); err != nil || after.Stream != st.id {
+		if after, err = ParseEventID(a.After); err != nil || after.Stream != id {
 			refuse(a.Socket, Refuse(400, "", wire.InvalidRequest, "%q is not an event of the stream", a.After), o)
 			return
 		}
 	}
+	if st == nil {
+		s.recall(after, a.Socket, o)
+		return
+	}
 	s.attach(st, a.Socket, after, now, o)
+}
+
+// wasHere tells whether a stream that is not in memory was admitted once: all of it
+// has reached its client, and its retention is not over.
+func (s *state) wasHere(stream string) bool {
+	return slices.ContainsFunc(s.marks, func(m mark) bool { return m.whole && m.upto.Stream == stream })
 }
 
 // pageLimit is how many events a replay reads at once.
