@@ -469,4 +469,3 @@ func (o *officialSubject) next(t *testing.T, ran int, certain bool) {
 	}
 	o.count = n
 }
-
