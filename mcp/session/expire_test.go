@@ -24,7 +24,7 @@ func (l *link) streamOf() string {
 
 // A deadline that races a result: the first of them that is stored is the answer,
 // the other is dropped.
-func TestTheFirstOfDeadlineAndResultCounts(t *testing.T) {
+func TestTheFirstOfDeadlineAndResultCountsRuleC(t *testing.T) {
 	for _, expired := range []bool{false, true} {
 		p := newPuppets(t, "", nil)
 		c := p.open1()

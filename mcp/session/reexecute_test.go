@@ -262,7 +262,7 @@ func TestRepetitionWithoutARuntimeIsLost(t *testing.T) {
 }
 
 // Nothing is repeated while what lost it can still act on the world (rule k).
-func TestRepetitionWaitsUntilTheOldRuntimeIsReaped(t *testing.T) {
+func TestRepetitionWaitsUntilTheOldRuntimeIsReapedRuleK(t *testing.T) {
 	for cause, lose := range losses {
 		t.Run(cause, func(t *testing.T) {
 			p := newPuppets(t, readOnly, func(s *session.Server) { s.Reexecute = session.ReexecuteReadOnly })

@@ -20,7 +20,7 @@ func newRequest(id wire.ID, method, params string) wire.Message {
 	return wire.NewRequest(id, method, []byte(params))
 }
 
-func TestCloseLeavesNothingOfAllThatWasStarted(t *testing.T) {
+func TestCloseLeavesNothingOfAllThatWasStartedRuleK(t *testing.T) {
 	eachWay(t, func(t *testing.T, noCgroup bool) {
 		for _, mode := range []string{"grandchildren", "many", "forks for ever"} {
 			t.Run(mode, func(t *testing.T) {
