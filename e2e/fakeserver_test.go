@@ -23,8 +23,8 @@ import (
 //	id    {}                  the id that the server was sent
 //	env   {name}              a variable of its environment
 //	big   {bytes}             a text of that many bytes
-//	wait  {ms, text}          the text, later
-//	steps {count, ms}         reports progress, then answers
+//	wait  {ms, text}          the text, later; annotated as read-only
+//	steps {count, ms}         reports progress, then answers; annotated as idempotent
 //	later {count, ms, method} answers, and then sends notifications of no request
 //	ask   {method}            asks the client something and answers with the answer
 //	spawn {}                  starts a process that detaches itself and ignores SIGTERM; answers its pid
@@ -222,7 +222,9 @@ func (s *fakeServer) serve(m message) {
 	case "tools/call":
 		s.call(m)
 	case "tools/list":
-		s.result(m.ID, `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`)
+		s.result(m.ID, `{"tools":[{"name":"echo","inputSchema":{"type":"object"}},`+
+			`{"name":"wait","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},`+
+			`{"name":"steps","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}]}`)
 	case "resources/list":
 		s.result(m.ID, `{"resources":[{"name":"a","uri":"fake://a"}]}`)
 	case "resources/templates/list":
