@@ -38,12 +38,24 @@ var points = [...]string{
 	BetweenEvents: "between-events", AfterResult: "after-result", BeforeFlush: "before-flush",
 }
 
+var pointSentences = [...]string{
+	BeforeCommit:  "The request has been admitted; nothing of it is stored.",
+	AfterCommit:   "The request is stored and owed; nobody has been told.",
+	AfterDelivery: "The request has been passed on to the server.",
+	BetweenEvents: "An event of the execution has been stored and sent, and it is not the last.",
+	AfterResult:   "The result is stored, and has not been sent.",
+	BeforeFlush:   "The front has the result, and has not written it to the client.",
+}
+
 // Points are all of them, in the order in which an execution passes them.
 func Points() []Point {
 	return []Point{BeforeCommit, AfterCommit, AfterDelivery, BetweenEvents, AfterResult, BeforeFlush}
 }
 
 func (p Point) String() string { return points[p] }
+
+// Sentence says for people where the point is.
+func (p Point) Sentence() string { return pointSentences[p] }
 
 // ParsePoint finds a point by its name.
 func ParsePoint(name string) (Point, error) {
@@ -66,6 +78,9 @@ const (
 )
 
 var scopes = [...]string{OneObject: "object", WholeIsolate: "isolate", WholeProcess: "process"}
+
+// Scopes are all of them, the least first.
+func Scopes() []Scope { return []Scope{OneObject, WholeIsolate, WholeProcess} }
 
 func (s Scope) String() string { return scopes[s] }
 
@@ -257,6 +272,7 @@ func (c *Chaos) strike(m Moment, s *Strike) {
 
 func (c *Chaos) hit(m Moment, s *Strike) {
 	h := c.h
+	h.meters.strike(s)
 	h.log.Warn("chaos strikes", "point", m.Point.String(), "object", m.ID.String(), "scope", s.Scope.String(), "cause", s.Cause.String(), "method", m.Method, "tool", m.Tool)
 	switch s.Scope {
 	case OneObject:

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
 	"github.com/kalpahost/kalpa/actor"
 )
 
@@ -181,6 +183,24 @@ func TestStrikeOfTheProcessCallsKill(t *testing.T) {
 	}
 }
 
+func TestStrikesAreCounted(t *testing.T) {
+	r := sdkmetric.NewManualReader()
+	h := start(t, actor.Options{Kill: func() {}, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(r))})
+	arm(t, h, actor.Strike{Point: actor.BeforeCommit, Cause: actor.CPULimit, Times: 2})
+	_, _ = struck(t, h, "a"), struck(t, h, "a")
+	arm(t, h, actor.Strike{Point: actor.AfterCommit, Scope: actor.WholeProcess})
+	_ = struck(t, h, "a")
+	got := figures(t, r)
+	for name, want := range map[string]int64{
+		"kalpa.chaos.strikes{cause=cpu_limit,point=before-commit,scope=object}": 2,
+		"kalpa.chaos.strikes{cause=,point=after-commit,scope=process}":          1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %d, want %d; all: %v", name, got[name], want, got)
+		}
+	}
+}
+
 func TestStrikeThatMakesNoSenseIsRefused(t *testing.T) {
 	h := start(t, actor.Options{})
 	good := actor.Strike{Point: actor.BeforeCommit, Cause: actor.Aborted}
@@ -213,11 +233,11 @@ func TestNamesOfCausesPointsAndScopes(t *testing.T) {
 		}
 	}
 	for _, p := range actor.Points() {
-		if got, err := actor.ParsePoint(p.String()); got != p || err != nil {
+		if got, err := actor.ParsePoint(p.String()); got != p || err != nil || p.Sentence() == "" {
 			t.Errorf("%v: %v, %v", p, got, err)
 		}
 	}
-	for _, s := range []actor.Scope{actor.OneObject, actor.WholeIsolate, actor.WholeProcess} {
+	for _, s := range actor.Scopes() {
 		if got, err := actor.ParseScope(s.String()); got != s || err != nil {
 			t.Errorf("%v: %v, %v", s, got, err)
 		}
