@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/kalpahost/kalpa/internal/config"
 )
 
 // announce tells a person what runs where. Scripts may rely on the lines that
@@ -37,7 +40,11 @@ func (h *host) announce(w io.Writer) {
 	fmt.Fprintf(&out, "  data      %s (durability %s)\n", data, h.c.Durability)
 	fmt.Fprintf(&out, "  pid       %d\n", os.Getpid())
 	if h.admin != nil {
-		fmt.Fprintf(&out, "  admin     http://%s/healthz\n", h.admin.Addr())
+		where := config.UnixSocket + h.admin.Addr().String()
+		if address, tcp := h.admin.Addr().(*net.TCPAddr); tcp {
+			where = "http://" + reachable(address) + "/healthz"
+		}
+		fmt.Fprintf(&out, "  admin     %s\n", where)
 	}
 	paste, err := json.Marshal(map[string]any{"mcpServers": entries})
 	if err == nil {
@@ -48,7 +55,7 @@ func (h *host) announce(w io.Writer) {
 
 // url is where a server is reached from this machine.
 func (h *host) url(name string) string {
-	return "http://" + h.reachable() + h.path(name)
+	return "http://" + reachable(h.listener.Addr().(*net.TCPAddr)) + h.path(name)
 }
 
 func (h *host) path(name string) string {

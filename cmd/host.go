@@ -82,8 +82,12 @@ func (h *host) start() (err error) {
 	if h.listener, err = listen(c.Listen, "--listen"); err != nil {
 		return err
 	}
+	token := ""
 	if c.Admin != "" {
-		if h.admin, err = listen(c.Admin, "--admin"); err != nil {
+		if token, err = adminToken(c.AdminTokenFile); err != nil {
+			return err
+		}
+		if h.admin, err = listenAdmin(c.Admin); err != nil {
 			return err
 		}
 	}
@@ -133,7 +137,7 @@ func (h *host) start() (err error) {
 	if h.admin != nil {
 		h.health = h.serve(h.admin, admin.New(admin.Options{
 			Host: h.actors, Sessions: h.sessions, Logger: logger,
-			Health: http.HandlerFunc(h.healthz), Metrics: h.telemetry.Handler(),
+			Health: http.HandlerFunc(h.healthz), Metrics: h.telemetry.Handler(), Token: token,
 		}))
 	}
 	return nil
@@ -235,9 +239,8 @@ func (h *host) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// reachable is the host and port under which this machine reaches the listener.
-func (h *host) reachable() string {
-	address := h.listener.Addr().(*net.TCPAddr)
+// reachable is the host and port under which this machine reaches a listener.
+func reachable(address *net.TCPAddr) string {
 	if address.IP.IsUnspecified() {
 		return fmt.Sprintf("127.0.0.1:%d", address.Port)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kalpahost/kalpa/internal/admin"
 	"github.com/kalpahost/kalpa/internal/config"
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -42,6 +43,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if _, usage := errors.AsType[*usageError](err); usage {
 		return ExitUsage
 	}
+	if e, ok := errors.AsType[*admin.Error](err); ok && e.Usage() {
+		return ExitUsage
+	}
 	return ExitFailure
 }
 
@@ -67,7 +71,7 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 	root.SetVersionTemplate("kalpa {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newServe(), newVersion())
+	root.AddCommand(newServe(), newChaos(), newVersion())
 	return root
 }
 
@@ -153,6 +157,9 @@ func report(w io.Writer, err error) {
 	}
 	if e, ok := errors.AsType[*hinted](err); ok {
 		hint = e.hint
+	}
+	if e, ok := errors.AsType[*admin.Error](err); ok {
+		hint = e.Hint
 	}
 	if hint != "" {
 		fmt.Fprintln(w, "  hint: "+hint)

@@ -65,7 +65,7 @@ file is wrong.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := config.Input{Flags: settings.given(), Command: args, Env: env, Plugin: plugin, Plugins: plugins(), Default: demoName}
+			in := config.Input{Flags: settings.given(), Command: args, Env: env, Plugin: plugin, Plugins: plugins(), Default: demoName, AdminToken: os.Getenv(adminTokenVariable) != ""}
 			if configFile != "" {
 				data, err := os.ReadFile(configFile)
 				if err != nil {

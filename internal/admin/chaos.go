@@ -39,7 +39,7 @@ func (a *api) strike(ctx context.Context, ask *Strike) (s actor.Strike, err erro
 	}
 	if ask.Scope != "" {
 		if s.Scope, err = actor.ParseScope(ask.Scope); err != nil {
-			return s, wrong("scope", "one of "+join([]actor.Scope{actor.OneObject, actor.WholeIsolate, actor.WholeProcess}), "%q is not a scope", ask.Scope)
+			return s, wrong("scope", "one of "+join(actor.Scopes()), "%q is not a scope", ask.Scope)
 		}
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/kalpahost/kalpa/actor"
@@ -86,10 +87,8 @@ func (a *api) checkIsolate(n int) error {
 
 func (a *api) checkClass(class string) error {
 	known := a.o.Host.Classes()
-	for _, c := range known {
-		if c == class {
-			return nil
-		}
+	if slices.Contains(known, class) {
+		return nil
 	}
 	return wrong("class", "one of "+strings.Join(known, ", "), "%q is no class of this host", class)
 }

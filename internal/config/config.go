@@ -21,9 +21,11 @@ type Config struct {
 	AllowHosts   []string      `koanf:"allow_hosts"`
 	Insecure     bool          `koanf:"insecure"`
 	Admin        string        `koanf:"admin"`
-	TraceFile    string        `koanf:"trace_file"`
-	Log          Log           `koanf:"log"`
-	Policy       `koanf:",squash"`
+	// AdminTokenFile has the token for Admin; empty: the environment may.
+	AdminTokenFile string `koanf:"admin_token_file"`
+	TraceFile      string `koanf:"trace_file"`
+	Log            Log    `koanf:"log"`
+	Policy         `koanf:",squash"`
 
 	// Servers are sorted by name. What a policy of theirs does not say, the host's does.
 	Servers []Server `koanf:"-"`
@@ -50,7 +52,7 @@ type Server struct {
 	Plugin  string            `koanf:"plugin"`
 	// Reexecute is session.Reexecute; empty: never.
 	Reexecute string `koanf:"reexecute"`
-	Policy  `koanf:",squash"`
+	Policy    `koanf:",squash"`
 	// Line is where the file names it; 0 when the command line does.
 	Line int `koanf:"-"`
 
@@ -78,6 +80,8 @@ type Input struct {
 	// is hosted when nothing else is named.
 	Plugins []string
 	Default string
+	// AdminToken: the environment has a token for the admin address.
+	AdminToken bool
 }
 
 // CommandName is the name of a server that is given as a command. It is part of
@@ -140,9 +144,9 @@ func Load(in Input) (*Config, Notes, Problems) {
 		p.Text = fmt.Sprintf("%s, and this host asks for no credentials: listen on %s, or accept that with --insecure", reach(c.Listen), onLoopback(c.Listen))
 		problems = append(problems, p)
 	}
-	if c.Admin != "" && !Loopback(c.Admin) {
+	if c.Admin != "" && !Loopback(c.Admin) && !strings.HasPrefix(c.Admin, UnixSocket) && c.AdminTokenFile == "" && !in.AdminToken {
 		p := where("admin").Problem
-		p.Text = fmt.Sprintf("%s can be reached from other machines; it must be a loopback address, such as 127.0.0.1:9090", c.Admin)
+		p.Text = fmt.Sprintf("%s can be reached from other machines: choose a loopback address, such as 127.0.0.1:9090, or give a token with --admin-token-file or KALPA_ADMIN_TOKEN", c.Admin)
 		problems = append(problems, p)
 	}
 	if same(c.Admin, c.Listen) {

@@ -116,7 +116,7 @@ func TestTheCommandLineIsCheckedAsOneWhole(t *testing.T) {
 --idle-timeout: 5 has no unit: write 5s or 5m
 --plugin: is given and a command as well: one of them is the server
 --plugin: this program has no plugin "noted"; did you mean notes?
---admin: 0.0.0.0:9090 can be reached from other machines; it must be a loopback address, such as 127.0.0.1:9090`)
+--admin: 0.0.0.0:9090 can be reached from other machines: choose a loopback address, such as 127.0.0.1:9090, or give a token with --admin-token-file or KALPA_ADMIN_TOKEN`)
 	if diff := cmp.Diff(want, problems.Error()); diff != "" {
 		t.Error(diff)
 	}

@@ -57,7 +57,8 @@ var Settings = slices.Concat([]Setting{
 	{"allow_origins", "allow-origin", List, []string(nil), "ORIGIN", "a web origin whose pages may connect, such as https://app.example (repeatable)", filled},
 	{"allow_hosts", "allow-host", List, []string(nil), "HOST", "a Host header that is served besides the address itself (repeatable)", filled},
 	{"insecure", "insecure", Bool, false, "", "listen on an address that other machines reach, although this host asks for no credentials", nil},
-	{"admin", "admin", Text, "", "HOST:PORT", "loopback address that answers GET /healthz and /metrics; off when empty", address},
+	{"admin", "admin", Text, "", "ADDRESS", "where kalpa's commands, health checks and Prometheus connect: a loopback HOST:PORT, or unix:/path/of.sock; off when empty", adminAddress},
+	{"admin_token_file", "admin-token-file", Text, "", "FILE", "a file with the token that requests to the admin address must bear; KALPA_ADMIN_TOKEN holds one as well", expanded},
 	{"trace_file", "trace-file", Text, "", "FILE", "a file that spans are appended to, a line of JSON each; off when empty", expanded},
 	{"log.level", "log-level", Text, "info", "LEVEL", "debug, info, warn or error", oneOf("debug", "info", "warn", "error")},
 	{"log.format", "log-format", Text, "text", "text|json", "how log lines on stderr look", oneOf("text", "json")},
@@ -124,6 +125,19 @@ func folder(raw string) error { return cmp.Or(filled(raw), expanded(raw)) }
 func variable(name string) error {
 	if name == "" || strings.ContainsAny(name, "=\x00") {
 		return fmt.Errorf("%q can't be the name of a variable", name)
+	}
+	return nil
+}
+
+// UnixSocket is what the address of a unix socket begins with.
+const UnixSocket = "unix:"
+
+func adminAddress(raw string) error {
+	if path, ok := strings.CutPrefix(raw, UnixSocket); ok {
+		return folder(path)
+	}
+	if err := address(raw); err != nil {
+		return fmt.Errorf("%q is neither HOST:PORT, such as 127.0.0.1:9090, nor unix:/path/of.sock", raw)
 	}
 	return nil
 }

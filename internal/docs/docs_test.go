@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/config"
 )
 
@@ -73,6 +74,16 @@ func content(name string) (string, error) {
 		fmt.Fprint(&s, "| key | a | default | |\n|---|---|---|---|\n")
 		for _, c := range config.PolicyKeys {
 			fmt.Fprintf(&s, "| `%s` | %s | %s | %s |\n", c.Key, kind(c.Kind), code(c.Format(c.Default)), c.Usage)
+		}
+	case "points":
+		fmt.Fprint(&s, "| point | |\n|---|---|\n")
+		for _, p := range actor.Points() {
+			fmt.Fprintf(&s, "| `%s` | %s |\n", p, p.Sentence())
+		}
+	case "causes":
+		fmt.Fprint(&s, "| cause | retryable | sentence |\n|---|---|---|\n")
+		for _, c := range actor.Causes() {
+			fmt.Fprintf(&s, "| `%s` | %s | %s |\n", c, map[bool]string{true: "yes", false: "no"}[c.Transient()], c.Sentence())
 		}
 	default:
 		file, functions, some := strings.Cut(name, ": ")

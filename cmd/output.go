@@ -1,0 +1,62 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/pflag"
+)
+
+// output is how a command prints what it was asked for: for a person, or as JSON,
+// one value, as the admin API has it.
+type output string
+
+const (
+	outputText output = "text"
+	outputJSON output = "json"
+)
+
+func (o *output) add(set *pflag.FlagSet) {
+	*o = outputText
+	set.Var(o, "output", "text or json")
+}
+
+func (o *output) String() string { return string(*o) }
+
+// Set takes the flag's value.
+func (o *output) Set(raw string) error {
+	switch output(raw) {
+	case outputText, outputJSON:
+		*o = output(raw)
+		return nil
+	}
+	return fmt.Errorf("%q is neither text nor json", raw)
+}
+
+// Type is what help shows for the value.
+func (o *output) Type() string { return "FORMAT" }
+
+// print writes v as JSON, or what text writes.
+func (o *output) print(w io.Writer, v any, text func(io.Writer)) error {
+	if *o == outputJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	}
+	var s strings.Builder
+	text(&s)
+	_, err := io.WriteString(w, s.String())
+	return err
+}
+
+// table aligns rows of cells; the first is the heading.
+func table(w io.Writer, rows ...[]string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	_ = t.Flush() // to a string
+}
