@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -193,9 +194,9 @@ func TestSameIDAtOnceIsAnsweredOnEachStreamRuleB(t *testing.T) {
 	if len(ids) != 3 {
 		t.Fatalf("the runtime was given the ids %v", ids)
 	}
-	for i := len(at) - 1; i >= 0; i-- { // not in their order
-		_ = r.Send(t.Context(), progress(at[i], 100+i), at[i].ID())
-		r.answer(at[i], fmt.Sprintf(`{"n":%d}`, 200+i))
+	for i, m := range slices.Backward(at) {
+		_ = r.Send(t.Context(), progress(m, 100+i), m.ID())
+		r.answer(m, fmt.Sprintf(`{"n":%d}`, 200+i))
 	}
 	for i, l := range links {
 		got := l.wait().text()
