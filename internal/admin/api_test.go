@@ -13,6 +13,7 @@ import (
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/admin"
 	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/storage"
 )
 
 func TestResetOfASession(t *testing.T) {
@@ -155,6 +156,21 @@ func TestSessionsAreListedByPages(t *testing.T) {
 	}
 	w.host.Reset(session.ObjectOf(got[0].ID), actor.Aborted, nil)
 	check(t, w.sessionRests(got[0].ID))
+}
+
+// One bad row holds up nobody's list.
+func TestSessionThatDoesNotDecodeIsListedAsSuch(t *testing.T) {
+	w := newWorld(t, "")
+	id := w.open()
+	bad := session.ObjectOf("0")
+	epoch, err := storage.Claim(t.Context(), w.store, bad)
+	check(t, err)
+	check(t, storage.Commit(t.Context(), w.store, &storage.Batch{ID: bad, Epoch: epoch, Puts: []storage.Entry{{Key: "meta", Value: []byte("{")}}}))
+	w.store.Release(bad, epoch)
+	all, err := w.client.Sessions(t.Context(), "", 0)
+	if err != nil || len(all.Sessions) != 2 || all.Sessions[0].State != "unreadable" || all.Sessions[1].ID != id {
+		t.Errorf("%+v, %v", all, err)
+	}
 }
 
 // A session that was reset is in storage alone, as soon as its runtime is gone.

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a host of the demo server, with its front and its admin API.
 type world struct {
 	t        *testing.T
+	store    storage.Store
 	host     *actor.Host
 	sessions *session.Service
 	handler  http.Handler
@@ -46,7 +47,7 @@ func newWorld(t *testing.T, token string) *world {
 	check(t, err)
 	check(t, host.Start())
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	w := &world{t: t, host: host, sessions: sessions}
+	w := &world{t: t, store: store, host: host, sessions: sessions}
 	w.handler = admin.New(admin.Options{Host: host, Sessions: sessions, Logger: quiet, Health: ok, Metrics: ok, Token: token})
 	w.front, w.admin = httptest.NewServer(f), httptest.NewServer(w.handler)
 	w.client, err = admin.NewClient(strings.TrimPrefix(w.admin.URL, "http://"), token)
