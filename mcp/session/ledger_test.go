@@ -307,3 +307,39 @@ func TestCancelReleasesTheFrontAtOnceRuleJ(t *testing.T) {
 		t.Errorf("a late answer: puts %q, effects %v", b.out.puts, b.out.effects)
 	}
 }
+
+// (c) Discharging a row succeeds once, whatever comes first; what comes later is
+// dropped.
+func TestDischargeSucceedsOnceRuleC(t *testing.T) {
+	cancel := mustParse([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
+	endings := map[string]func(b *bench, r *owed, id int64){
+		"a result": func(b *bench, _ *owed, id int64) { b.answer(1, id, `{"done":true}`) },
+		"a loss":   func(b *bench, _ *owed, _ int64) { b.do(exited{1, nil}) },
+		"a deadline": func(b *bench, _ *owed, _ int64) {
+			b.do(&Expire{Socket: NewSocket(0), Stream: "a", Why: Lost(ReasonDeadline)})
+		},
+		"a cancel": func(b *bench, _ *owed, _ int64) {
+			b.do(&Post{Socket: NewSocket(0), Caller: Caller{Server: "model"}, Messages: []wire.Message{cancel}})
+		},
+		"another answer": func(b *bench, r *owed, _ int64) {
+			b.out = out{}
+			b.discharge(r, wire.NewResult(r.ID, []byte(`{"more":true}`)), &b.out)
+		},
+	}
+	for first, one := range endings {
+		for second, other := range endings {
+			t.Run(first+" and then "+second, func(t *testing.T) {
+				b := newBench(t)
+				b.call("a", "1")
+				r, id := b.live[0], b.rt.next
+				one(b, r, id)
+				if !slices.Contains(b.out.deletes, "q/pa/000") || (b.put("e/pa/") == "") != (first == "a cancel") {
+					t.Fatalf("the first deletes %v and puts %q", b.out.deletes, b.out.puts)
+				}
+				if other(b, r, id); b.put("e/pa/") != "" || len(b.out.settled) > 0 {
+					t.Errorf("the second puts %q and is counted %d times", b.out.puts, len(b.out.settled))
+				}
+			})
+		}
+	}
+}

@@ -288,6 +288,13 @@ func TestAdmissionIsIdempotentRuleE(t *testing.T) {
 			c.reset(actor.MemoryLimit)
 			return ""
 		}, 1, ""},
+		{"it was cancelled", unprimed, func(c *client, p *puppets, l *link, _ sent) string {
+			p.nth(1).hears("tools/call")
+			c.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`).wait()
+			l.wait()
+			c.reset(actor.MemoryLimit)
+			return ""
+		}, 1, ""},
 		{"it was delivered to its end", caller, func(c *client, p *puppets, l *link, _ sent) string {
 			r := p.nth(1)
 			r.answer(r.hears("tools/call"), `{"done":true}`)

@@ -130,7 +130,7 @@ func (s *state) prime(st *stream, o *out) {
 }
 
 // finish ends the exchange of a POST's stream that owes nothing and has caught
-// up. A stream without any event leaves nothing to resume.
+// up.
 func (s *state) finish(st *stream, o *out) {
 	if !st.post || !st.answered() || st.replaying {
 		return
@@ -141,10 +141,12 @@ func (s *state) finish(st *stream, o *out) {
 			s.unbind(st) // nothing is left to be confirmed
 		}
 	}
-	if st.last.Seq == 0 {
+	if st.last.Seq == 0 { // all of it was taken back: its row stays for a while, so that it is not taken for new
+		st.last = EventID{st.id, s.epoch, 0}
+		st.flushed, st.flushedAt = st.last, s.now
 		s.unbind(st)
-		delete(s.streams, st.id)
-		o.delete(prefixStream + st.id)
+		s.touch(st)
+		s.mark(st, s.now, o)
 	}
 }
 
