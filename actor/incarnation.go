@@ -17,8 +17,6 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
-var errNoClass = errors.New("no such class")
-
 // incarnation is one life of an object in memory, and an actor.
 type incarnation struct {
 	h       *Host
@@ -159,6 +157,9 @@ func (inc *incarnation) handle(e envelope) {
 		return
 	case derive:
 		t.end()
+		return
+	case *rearm:
+		inc.rearm(t, e)
 		return
 	case begin:
 		inc.begin(t, e.run)

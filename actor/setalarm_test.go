@@ -17,11 +17,14 @@ import (
 // alarmed is an object whose alarm is set to whatever a caller wants.
 type alarmed struct {
 	state *actor.State
-	ran   *sync.Map // name -> alarm.Info of the last run
+	ran   *sync.Map // name -> alarm.Info of the last run; "fails" -> the error of runs
 }
 
 func (a *alarmed) Alarm(_ context.Context, info alarm.Info) error {
 	a.ran.Store(a.state.ID().Name, info)
+	if err, ok := a.ran.Load("fails"); ok {
+		return err.(error)
+	}
 	return nil
 }
 

@@ -44,6 +44,18 @@ type core struct {
 	last         time.Time // the time of the last decision
 
 	fired, failed, unchanged uint64
+
+	reviews bool // the target can derive alarms anew
+	review  review
+}
+
+// review is a walk through all alarms that are not due, after the wall clock was
+// put back: their objects derive them anew. It takes up half of the flights at
+// most, so that what is due is not held up by it.
+type review struct {
+	on   bool
+	from storage.Cursor
+	by   time.Duration // that nobody has been told of yet
 }
 
 // flight is an alarm on its way: from when it is found due, or its back-off is
@@ -54,6 +66,7 @@ type flight struct {
 	running  bool // fired, and not done
 	moved    bool // its object has set the alarm to another time since it was fired
 	retry    bool // it was deferred, and its row has to be read before it is fired
+	rearm    bool // it is not due: its object is to derive it anew
 }
 
 func newCore(maxFlights, maxDeferred int) core {
@@ -74,6 +87,8 @@ const (
 	opCheck
 	// opScan: read the alarm index; scanned takes it.
 	opScan
+	// opReview: read what is not due; reviewed takes it.
+	opReview
 )
 
 // op is what the driver is to do.
@@ -105,7 +120,7 @@ func (c *core) next(now time.Time) op {
 	}
 	if c.room() > 0 {
 		if e, ok := c.deferred.takeDue(now); ok {
-			f := &flight{due: e.due, failures: e.failures, retry: true}
+			f := &flight{due: e.due, failures: e.failures, retry: true, rearm: e.rearm}
 			c.flights[e.due.ID] = f
 			return op{kind: opCheck, flight: f}
 		}
@@ -113,6 +128,9 @@ func (c *core) next(now time.Time) op {
 			o := op{kind: opScan, after: c.low, until: now, limit: min(max(c.room(), minPage), maxPage)}
 			c.more, c.looked = false, now // what is set during the read lowers low again
 			return o
+		}
+		if at, ok := c.reviewTime(); ok && !at.After(now) {
+			return op{kind: opReview, after: c.review.from, until: never, limit: min(c.reviewRoom(), maxPage)}
 		}
 	}
 	return op{kind: opWait}
@@ -127,7 +145,7 @@ func (c *core) wait(now time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	wait, ok := time.Duration(0), false
-	for _, source := range []func() (time.Time, bool){c.deferred.earliest, c.scanTime} {
+	for _, source := range []func() (time.Time, bool){c.deferred.earliest, c.scanTime, c.reviewTime} {
 		if at, some := source(); some {
 			if w := max(at.Sub(now), 0); !ok || w < wait {
 				wait, ok = w, true
@@ -140,6 +158,9 @@ func (c *core) wait(now time.Time) (time.Duration, bool) {
 // notice sees to it that a wall clock which has jumped back does not make a
 // back-off longer, where times have no monotonic reading.
 func (c *core) notice(now time.Time) {
+	if by := putBack(c.last, now); by >= backNoticed && c.reviews {
+		c.review = review{on: true, from: storage.Cursor{At: now.Round(0)}, by: by}
+	}
 	if now.Before(c.last) {
 		c.deferred.rebase(now)
 		c.scanAfter = soonest(c.scanAfter, now.Add(scanBackoff(maxScanFailures)))
@@ -152,6 +173,19 @@ func (c *core) notice(now time.Time) {
 }
 
 func (c *core) room() int { return c.maxFlights - len(c.flights) }
+
+func (c *core) reviewRoom() int { return c.room() - c.maxFlights/2 }
+
+// reviewTime is when to go on with the review.
+func (c *core) reviewTime() (time.Time, bool) {
+	if !c.review.on || c.reviewRoom() <= 0 {
+		return time.Time{}, false
+	}
+	if c.scanAfter.After(c.last) {
+		return c.scanAfter, true
+	}
+	return c.last, true
+}
 
 // scanTime is when to read the index: when the first row is due that may be
 // there, and before that every now and then, since nobody tells when it goes.
@@ -196,6 +230,7 @@ func (c *core) done(f *flight, err error, now time.Time) {
 		c.failed++
 	}
 	if err == nil || f.moved {
+		f.rearm = false
 		c.finished = append(c.finished, f)
 		return
 	}
@@ -207,7 +242,7 @@ func (c *core) postpone(f *flight, now time.Time) {
 	delete(c.flights, f.due.ID)
 	wait := BackoffUncounted(f.failures, Jitter(f.due.ID, f.failures))
 	f.failures++
-	if c.deferred.add(deferral{due: f.due, failures: f.failures, wait: wait, until: now.Add(wait)}) {
+	if c.deferred.add(deferral{due: f.due, failures: f.failures, rearm: f.rearm, wait: wait, until: now.Add(wait)}) {
 		return
 	}
 	c.deferred.spill.add(storage.Cursor{At: f.due.At, ID: f.due.ID}, now)
@@ -232,12 +267,14 @@ func (c *core) checked(f *flight, row storage.Alarm, err error, now time.Time) o
 	case row.At.IsZero():
 		delete(c.flights, id)
 		return settled
+	case row.At.After(now) && f.rearm:
+		return fireAgain // it could not be asked to derive it
 	case row.At.After(now):
 		delete(c.flights, id)
 		c.lower(storage.Cursor{At: row.At})
 		return settled
 	case f.retry:
-		f.retry = false
+		f.retry, f.rearm = false, false
 		f.due.Alarm = row
 		return fireAgain
 	case row.At.Equal(f.due.At):
@@ -280,9 +317,33 @@ func (c *core) scanned(o op, rows, ahead []storage.Due) (flights []*flight) {
 	return flights
 }
 
+// reviewed takes a page of rows that are not due, and returns those whose objects
+// are to derive them anew. What is in flight, or has failed, is looked at anyway.
+func (c *core) reviewed(o op, rows []storage.Due) (flights []*flight) {
+	c.scanFailures, c.scanAfter = 0, time.Time{}
+	if !c.review.on || c.review.from != o.after {
+		return nil // the clock was put back once more
+	}
+	for _, row := range rows {
+		c.review.from = storage.Cursor{At: row.At, ID: row.ID}
+		if c.flights[row.ID] != nil || c.deferred.has(row.ID) {
+			continue
+		}
+		f := &flight{due: row, retry: true, rearm: true}
+		c.flights[row.ID] = f
+		flights = append(flights, f)
+	}
+	c.review.on = len(rows) >= o.limit
+	return flights
+}
+
 // scanFailed backs off from the index as a whole.
 func (c *core) scanFailed(o op, now time.Time) {
 	c.lower(o.after)
+	c.scanBackOff(now)
+}
+
+func (c *core) scanBackOff(now time.Time) {
 	c.scanAfter = now.Add(scanBackoff(c.scanFailures))
 	c.scanFailures++
 }

@@ -11,6 +11,7 @@ import (
 type deferral struct {
 	due      storage.Due
 	failures int
+	rearm    bool
 	wait     time.Duration
 	until    time.Time
 	index    int // in the heap

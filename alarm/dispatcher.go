@@ -41,6 +41,17 @@ type Target interface {
 	Fire(d storage.Due, done func(error))
 }
 
+// Rearmer is a Target whose objects derive their alarms, from waits among other
+// things. When the wall clock was put back, what was to be in an hour is in an hour
+// and that much more, and nobody would look at its object before.
+type Rearmer interface {
+	Target
+	// Rearm asks for an object, whose alarm is not due, to derive it anew. It is called
+	// for each that has an alarm after the clock was put back by a second or more.
+	// Otherwise it is like Fire.
+	Rearm(id storage.ID, done func(error))
+}
+
 // Options configure a Dispatcher. Store and Target are required.
 type Options struct {
 	// Store holds the alarm rows. The Dispatcher becomes its observer.
@@ -138,6 +149,7 @@ func New(o Options) (*Dispatcher, error) {
 		core:   newCore(o.MaxInFlight, o.MaxDeferred),
 		runner: o.Runner, kick: o.Runner.Signal(), rest: o.Runner.Signal(),
 	}
+	_, d.core.reviews = o.Target.(Rearmer)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d, nil
 }

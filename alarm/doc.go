@@ -22,6 +22,14 @@
 // reached its time. The wall clock may jump either way; while an alarm is pending
 // it is read at least once a second, since timers don't follow its jumps.
 //
+// Not starved. When the wall clock is put back by a second or more, each object
+// with an alarm is asked, within a second, to derive it anew ([Rearmer]): a wait
+// (a delay, an interval, a back-off, a limit) is as long as it was meant to be,
+// and a time is a time. Of cron, what runs every hour goes by the new clock, and
+// what runs at fixed hours is not run twice when the clock is put back by three
+// hours or less. A clock that is put back while no host runs is noticed by each
+// object when it is next woken, since its rows say when they were written.
+//
 // One at a time. An object has at most one alarm in flight. Set anew while its
 // handler runs, it is fired after that, if it is due.
 //

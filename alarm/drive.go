@@ -23,7 +23,12 @@ func (d *Dispatcher) Step(now time.Time) (next time.Time) {
 		if !d.stopped {
 			op = d.core.next(now)
 		}
+		putBack := d.core.review.by
+		d.core.review.by = 0
 		d.mu.Unlock()
+		if putBack > 0 {
+			d.log.warn(now, "the wall clock was put back; each object with an alarm derives it anew", "by", putBack)
+		}
 		switch op.kind {
 		case opWait:
 			return d.wanted(now)
@@ -33,6 +38,10 @@ func (d *Dispatcher) Step(now time.Time) (next time.Time) {
 		case opScan:
 			rows, ahead, err := d.read(op)
 			d.scanned(op, rows, ahead, err, now)
+			return d.wanted(now)
+		case opReview:
+			rows, err := d.store.Due(d.ctx, op.after, op.until, op.limit)
+			d.reviewed(op, rows, err, now)
 			return d.wanted(now)
 		}
 	}
@@ -87,7 +96,7 @@ func (d *Dispatcher) scanned(op op, rows, ahead []storage.Due, err error, now ti
 	if err != nil {
 		d.core.scanFailed(op, now)
 		d.mu.Unlock()
-		d.log.warn(now, "the alarm index could not be read; trying again later", "err", err)
+		d.log.warn(now, unreadableIndex, "err", err)
 		return
 	}
 	flights := d.core.scanned(op, rows, ahead)
@@ -97,7 +106,30 @@ func (d *Dispatcher) scanned(op op, rows, ahead []storage.Due, err error, now ti
 	}
 }
 
-// fire hands an alarm to the target, unless Stop came first.
+const unreadableIndex = "the alarm index could not be read; trying again later"
+
+// reviewed tells core what is not due, and has it derived anew.
+func (d *Dispatcher) reviewed(op op, rows []storage.Due, err error, now time.Time) {
+	d.mu.Lock()
+	if d.stopped {
+		d.mu.Unlock()
+		return
+	}
+	if err != nil {
+		d.core.scanBackOff(now)
+		d.mu.Unlock()
+		d.log.warn(now, unreadableIndex, "err", err)
+		return
+	}
+	flights := d.core.reviewed(op, rows)
+	d.mu.Unlock()
+	for _, f := range flights {
+		d.fire(f)
+	}
+}
+
+// fire hands an alarm to the target, to be run or to be derived anew, unless Stop
+// came first.
 func (d *Dispatcher) fire(f *flight) {
 	d.mu.Lock()
 	if d.stopped {
@@ -105,11 +137,18 @@ func (d *Dispatcher) fire(f *flight) {
 		return
 	}
 	d.running++
-	d.core.fired++
 	f.running = true
-	due := f.due
+	due, rearm := f.due, f.rearm
+	if !rearm {
+		d.core.fired++
+	}
 	d.mu.Unlock()
-	d.target.Fire(due, func(err error) { d.done(f, err) })
+	done := func(err error) { d.done(f, err) }
+	if rearm {
+		d.target.(Rearmer).Rearm(due.ID, done)
+		return
+	}
+	d.target.Fire(due, done)
 }
 
 func (d *Dispatcher) done(f *flight, err error) {

@@ -1,6 +1,7 @@
 package alarm
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -35,6 +36,8 @@ type world struct {
 	clock *clock.Fake
 	opts  Options
 	d     *Dispatcher
+	// target is what the dispatcher fires at; nil: the world itself.
+	target Target
 
 	mu     sync.Mutex
 	queue  []func() // steps that are wanted
@@ -70,7 +73,7 @@ func newWorldOn(t tb, o Options, store storage.Store) *world {
 func (w *world) start() {
 	w.t.Helper()
 	o := w.opts
-	o.Store, o.Clock, o.Target = w.store, w.clock, w
+	o.Store, o.Clock, o.Target = w.store, w.clock, cmp.Or[Target](w.target, w)
 	o.Logger = slog.New(slog.DiscardHandler)
 	o.Run = w.run
 	d, err := New(o)
