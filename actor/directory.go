@@ -107,7 +107,7 @@ func (d *directory) empty() bool {
 func (h *Host) enqueue(id storage.ID, e envelope) error {
 	create := h.classes[id.Class]
 	if create == nil {
-		return &Error{Op: "send", ID: id, Hint: "register the class before the host starts", Err: errNoClass}
+		return h.noClass("send", id)
 	}
 	s := h.dir.shard(id)
 	s.mu.Lock()

@@ -3,8 +3,10 @@ package actor
 import (
 	"cmp"
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -58,6 +60,8 @@ type Options struct {
 	// each mailbox that has work.
 	Dispatcher pa.Dispatcher
 	Mailbox    pa.MailboxProducer
+	// Entropy is what unique ids are drawn from. Default: the system's.
+	Entropy io.Reader
 	// Random draws the strikes of Chaos that have a probability. Default: seeded by
 	// the system.
 	Random *rand.Rand
@@ -104,6 +108,9 @@ func (o *Options) defaults() error {
 	if o.Mailbox == nil {
 		o.Mailbox = pa.UnboundedLockfree()
 	}
+	if o.Entropy == nil {
+		o.Entropy = crand.Reader
+	}
 	if o.Random == nil {
 		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // chances, not secrets
 	}
@@ -126,6 +133,7 @@ type Host struct {
 	chaos      Chaos
 	dispatcher *alarm.Dispatcher
 	meters     meters
+	entropy    sync.Mutex // of Options.Entropy
 
 	started  atomic.Bool
 	draining atomic.Bool
@@ -192,6 +200,9 @@ func (h *Host) Start() error {
 
 // Runner is what the host's goroutines are started by.
 func (h *Host) Runner() run.Runner { return h.o.Runner }
+
+// Alarms are the figures of the alarms that the host has fired.
+func (h *Host) Alarms() alarm.Stats { return h.dispatcher.Stats() }
 
 // Clock is the clock that the host runs by.
 func (h *Host) Clock() clock.Clock { return h.o.Clock }
