@@ -193,9 +193,7 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 	defer d.runner.AfterDone(ctx, d.rest.Set)()
 	defer d.rest.Set() // for who else waits
 	for d.looping || d.running > 0 {
-		d.mu.Unlock()
-		d.rest.Wait()
-		d.mu.Lock()
+		run.WaitWithout(&d.mu, d.rest)
 		if ctx.Err() != nil && (d.looping || d.running > 0) {
 			return fmt.Errorf("alarm: stopped with %d alarms running, which fire again at the next start unless they complete: %w", d.running, ctx.Err())
 		}

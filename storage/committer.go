@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kalpahost/kalpa/internal/run"
+	"github.com/kalpahost/kalpa/internal/seams"
 )
 
 // Bounds of a Committer, in bytes of Batch.Size where they are bytes.
@@ -37,6 +38,8 @@ type CommitterOptions struct {
 	// Fatal is called once, with the first error of a group. In production it
 	// ends the process. If it returns, everything fails from there on.
 	Fatal func(error)
+	// Seams take parts out, for the tests and benchmarks of this module.
+	Seams seams.Storage
 }
 
 func (o *CommitterOptions) fill() {
@@ -174,6 +177,7 @@ func NewCommitter(b Backend, o CommitterOptions) (*Committer, error) {
 		gone:    o.Runner.Signal(),
 		applied: pipe{window: o.Window, room: o.Runner.Signal(), ready: o.Runner.Signal()},
 	}
+	c.fence.seams = o.Seams
 	o.Runner.Go(c.form)
 	o.Runner.Go(c.settle)
 	return c, nil
@@ -238,9 +242,7 @@ func (c *Committer) Close() error {
 	c.blocked = nil
 	c.work.Set()
 	for !c.ended {
-		c.mu.Unlock()
-		c.gone.Wait()
-		c.mu.Lock()
+		run.WaitWithout(&c.mu, c.gone)
 	}
 	c.mu.Unlock()
 	c.gone.Set() // for who else waits
@@ -303,9 +305,7 @@ func (c *Committer) take() []request {
 		if c.closing {
 			return nil
 		}
-		c.mu.Unlock()
-		c.work.Wait()
-		c.mu.Lock()
+		run.WaitWithout(&c.mu, c.work)
 	}
 	taken := c.queue
 	c.queue, c.spare = c.spare[:0], taken

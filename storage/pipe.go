@@ -21,9 +21,7 @@ type pipe struct {
 func (p *pipe) put(g *group) {
 	p.mu.Lock()
 	for len(p.groups) >= p.window {
-		p.mu.Unlock()
-		p.room.Wait()
-		p.mu.Lock()
+		run.WaitWithout(&p.mu, p.room)
 	}
 	p.groups = append(p.groups, g)
 	p.mu.Unlock()
@@ -46,9 +44,7 @@ func (p *pipe) take() *group {
 		if p.closed {
 			return nil
 		}
-		p.mu.Unlock()
-		p.ready.Wait()
-		p.mu.Lock()
+		run.WaitWithout(&p.mu, p.ready)
 	}
 	g := p.groups[0]
 	p.groups = append(p.groups[:0], p.groups[1:]...)

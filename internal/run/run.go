@@ -5,7 +5,10 @@
 // and for nothing else.
 package run
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // Runner starts goroutines.
 type Runner interface {
@@ -49,3 +52,10 @@ func (s signal) Set() {
 }
 
 func (s signal) Wait() { <-s }
+
+// WaitWithout waits for s without holding l, which the caller holds.
+func WaitWithout(l sync.Locker, s Signal) {
+	l.Unlock()
+	defer l.Lock() // also when the goroutine ends in its wait, as in a simulation
+	s.Wait()
+}

@@ -114,9 +114,7 @@ func (f *Front) Shutdown(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("front %s: %d requests are still being served: %w", f.o.Server, f.serving, ctx.Err())
 		}
-		f.mu.Unlock()
-		f.rest.Wait()
-		f.mu.Lock()
+		run.WaitWithout(&f.mu, f.rest)
 	}
 	return nil
 }

@@ -163,9 +163,7 @@ func (s *Service) Wait(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%d runtimes have not ended: %w", s.running, ctx.Err())
 		}
-		s.mu.Unlock()
-		s.rest.Wait()
-		s.mu.Lock()
+		run.WaitWithout(&s.mu, s.rest)
 	}
 	return nil
 }
@@ -209,7 +207,7 @@ func creates(e Event) bool {
 
 func newState(id string, epoch uint64, svc *Service) *state {
 	return &state{
-		id: id, epoch: epoch, log: svc.log.With("session", id, "epoch", epoch), servers: svc.servers,
+		id: id, epoch: epoch, log: svc.log.With("session", id, "epoch", epoch), servers: svc.servers, seams: svc.seams,
 		subs: map[string][]byte{}, streams: map[string]*stream{}, sockets: map[*Socket]*stream{}, asks: map[wire.ID]*ask{},
 	}
 }
