@@ -70,6 +70,8 @@ func (o *overlay) get(ctx context.Context, s storage.Store, id storage.ID, key s
 	return s.Get(ctx, id, key)
 }
 
+// list reads through the overlay as it is now: what is written while the rows are
+// ranged over is not among them.
 func (o *overlay) list(ctx context.Context, s storage.Store, id storage.ID, r storage.Range) iter.Seq2[storage.Entry, error] {
 	if o == nil {
 		return s.List(ctx, id, r)
@@ -78,26 +80,24 @@ func (o *overlay) list(ctx context.Context, s storage.Store, id storage.ID, r st
 	if r.Reverse {
 		before = func(a, b string) int { return strings.Compare(b, a) }
 	}
-	var own []string
-	for k := range o.rows {
+	var own []storage.Entry // a nil value is a row that is deleted
+	for k, v := range o.rows {
 		if r.Holds(k) {
-			own = append(own, k)
+			own = append(own, storage.Entry{Key: k, Value: v})
 		}
 	}
-	slices.SortFunc(own, before)
+	slices.SortFunc(own, func(a, b storage.Entry) int { return before(a.Key, b.Key) })
+	cleared := o.cleared
 	return func(yield func(storage.Entry, error) bool) {
-		left := r.Limit
+		left, own := r.Limit, own
 		emit := func(e storage.Entry) bool {
 			if e.Value == nil {
 				return true
 			}
-			if !yield(e, nil) {
-				return false
-			}
 			left--
-			return left != 0
+			return yield(e, nil) && left != 0
 		}
-		if !o.cleared {
+		if !cleared {
 			all := r
 			all.Limit = 0
 			for e, err := range s.List(ctx, id, all) {
@@ -105,16 +105,14 @@ func (o *overlay) list(ctx context.Context, s storage.Store, id storage.ID, r st
 					yield(e, err)
 					return
 				}
-				for len(own) > 0 && before(own[0], e.Key) < 0 {
-					k := own[0]
-					own = own[1:]
-					if !emit(storage.Entry{Key: k, Value: o.rows[k]}) {
+				for len(own) > 0 && before(own[0].Key, e.Key) < 0 {
+					if !emit(own[0]) {
 						return
 					}
-				}
-				if v, ok := o.rows[e.Key]; ok {
 					own = own[1:]
-					e.Value = v
+				}
+				if len(own) > 0 && own[0].Key == e.Key {
+					e.Value, own = own[0].Value, own[1:]
 				} else if e.Value == nil {
 					e.Value = []byte{}
 				}
@@ -123,8 +121,8 @@ func (o *overlay) list(ctx context.Context, s storage.Store, id storage.ID, r st
 				}
 			}
 		}
-		for _, k := range own {
-			if !emit(storage.Entry{Key: k, Value: o.rows[k]}) {
+		for _, e := range own {
+			if !emit(e) {
 				return
 			}
 		}

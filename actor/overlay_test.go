@@ -3,6 +3,7 @@ package actor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -85,12 +86,20 @@ func TestOverlayShowsWhatTheStoreWillHave(t *testing.T) {
 		if r.Limit > 0 && len(want) > r.Limit {
 			want = want[:r.Limit]
 		}
+		// What is written in the loop is not listed by it.
+		var during *overlay
+		if grown != nil {
+			during = &overlay{cleared: grown.cleared, rows: maps.Clone(grown.rows)}
+		}
 		var got []string
-		for e, err := range grown.list(context.Background(), store, id, r) {
+		for e, err := range during.list(context.Background(), store, id, r) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			got = append(got, e.Key+"\x00"+string(e.Value))
+			during.put(e.Key, []byte("written in the loop"))
+			during.put(e.Key+"/next", []byte("likewise"))
+			during.delete(key.Draw(t, "key"))
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("%+v: got %q, want %q", r, got, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,9 +19,13 @@ type Turn struct {
 	inc   *incarnation
 	now   time.Time
 	batch *storage.Batch
-	view  *overlay // what the turn reads through, once it has read
+	at    map[string]int // where a key is in the batch's puts, once there are many
+	view  *overlay       // what the turn reads through, once it has read
 	after []func()
 }
+
+// fewPuts are searched one by one.
+const fewPuts = 16
 
 func (inc *incarnation) turn() *Turn {
 	t := &Turn{inc: inc, now: inc.h.o.Clock.Now()}
@@ -90,15 +95,34 @@ func (t *Turn) write() *storage.Batch {
 	return t.batch
 }
 
+// find is where a key is in the batch's puts, -1 when it is not there.
+func (t *Turn) find(key string) int {
+	puts := t.batch.Puts
+	if len(puts) <= fewPuts {
+		return slices.IndexFunc(puts, func(e storage.Entry) bool { return e.Key == key })
+	}
+	if t.at == nil {
+		t.at = make(map[string]int, 2*len(puts))
+		for i := range puts {
+			t.at[puts[i].Key] = i
+		}
+	}
+	if i, ok := t.at[key]; ok {
+		return i
+	}
+	return -1
+}
+
 // Put writes a row. The value must not be modified any more.
 func (t *Turn) Put(key string, value []byte) {
 	b := t.write()
 	t.view.put(key, value)
-	for i := range b.Puts {
-		if b.Puts[i].Key == key {
-			b.Puts[i].Value = value
-			return
-		}
+	if i := t.find(key); i >= 0 {
+		b.Puts[i].Value = value
+		return
+	}
+	if t.at != nil {
+		t.at[key] = len(b.Puts)
 	}
 	b.Puts = append(b.Puts, storage.Entry{Key: key, Value: value})
 }
@@ -107,10 +131,13 @@ func (t *Turn) Put(key string, value []byte) {
 func (t *Turn) Delete(key string) {
 	b := t.write()
 	t.view.delete(key)
-	for i := range b.Puts {
-		if b.Puts[i].Key == key {
-			b.Puts = append(b.Puts[:i], b.Puts[i+1:]...)
-			break
+	if i := t.find(key); i >= 0 {
+		moved := b.Puts[len(b.Puts)-1]
+		b.Puts[i] = moved
+		b.Puts = b.Puts[:len(b.Puts)-1]
+		if t.at != nil {
+			t.at[moved.Key] = i
+			delete(t.at, key)
 		}
 	}
 	b.Deletes = append(b.Deletes, key)
@@ -133,7 +160,7 @@ func (t *Turn) Clear() {
 func (t *Turn) clear() {
 	b := t.write()
 	t.view.clear()
-	b.Clear, b.Puts, b.Deletes = true, nil, nil
+	b.Clear, b.Puts, b.Deletes, t.at = true, nil, nil, nil
 	t.writeAlarm(storage.Alarm{})
 }
 
@@ -264,7 +291,7 @@ func (t *Turn) end() {
 	}
 	inc.running = nil
 	if b := t.batch; b != nil {
-		t.batch = nil
+		t.batch, t.at = nil, nil
 		size := int64(b.Size())
 		if err := inc.isolate.cache(inc, size); err != nil {
 			return
