@@ -234,12 +234,17 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 
 // alarmRan completes the row in turn t, or sets the retry.
 func (inc *incarnation) alarmRan(t *Turn, info alarm.Info, err error) {
+	outcome := alarm.Succeeded
+	if err != nil {
+		outcome = alarm.Retried
+	}
 	if inc.alarm.At.IsZero() {
 		if err != nil {
 			wait, ok := alarm.Backoff(info.Retry, alarm.Jitter(inc.id, info.Retry))
 			if ok {
 				t.writeAlarm(storage.Alarm{At: t.now.Add(wait), Retry: info.Retry + 1})
 			} else {
+				outcome = alarm.GivenUp
 				inc.h.log.Error("alarm given up after its last retry", "object", inc.id.String(), "retries", info.Retry, "error", err)
 				t.writeAlarm(storage.Alarm{})
 			}
@@ -247,6 +252,7 @@ func (inc *incarnation) alarmRan(t *Turn, info alarm.Info, err error) {
 			t.writeAlarm(storage.Alarm{})
 		}
 	}
+	inc.h.meters.alarmRan(inc.id.Class, outcome)
 	if err != nil {
 		inc.h.log.Warn("alarm failed", "object", inc.id.String(), "retry", info.Retry, "error", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/internal/clock"
@@ -269,6 +271,7 @@ type planned struct {
 	c     *clock.Fake
 	store storage.Store
 	id    storage.ID
+	meter metric.MeterProvider // nil: none
 }
 
 type fataler interface {
@@ -277,10 +280,12 @@ type fataler interface {
 	Fatalf(string, ...any)
 }
 
-func newPlanned(t *testing.T, name string) *planned {
+func newPlanned(t *testing.T, name string) *planned { return newPlannedWith(t, name, nil) }
+
+func newPlannedWith(t *testing.T, name string, m metric.MeterProvider) *planned {
 	store := storage.NewMemory()
 	t.Cleanup(func() { store.Close() })
-	p := &planned{t: t, c: clock.NewFake(morning), store: store, id: storage.ID{Class: "planner", Name: name}, planners: newPlanners()}
+	p := &planned{t: t, c: clock.NewFake(morning), store: store, id: storage.ID{Class: "planner", Name: name}, planners: newPlanners(), meter: m}
 	p.startHost()
 	t.Cleanup(p.stopHost)
 	return p
@@ -289,7 +294,7 @@ func newPlanned(t *testing.T, name string) *planned {
 func (p *planned) startHost() {
 	p.t.Helper()
 	clocks.Store(p.id.Name, p.c)
-	h, err := actor.NewHost(actor.Options{Store: p.store, Clock: p.c, Logger: slog.New(slog.DiscardHandler), Isolates: 1})
+	h, err := actor.NewHost(actor.Options{Store: p.store, Clock: p.c, Logger: slog.New(slog.DiscardHandler), Isolates: 1, MeterProvider: p.meter})
 	if err != nil {
 		p.t.Fatal(err)
 	}

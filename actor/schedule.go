@@ -60,6 +60,7 @@ func (inc *incarnation) schedule() *alarm.Schedule {
 			Last:     inc.lastReset,
 			Platform: passes,
 			Released: func() { _ = inc.h.post(inc, derive{}) }, // an incarnation that is over has nothing to derive
+			Count:    func(o alarm.Outcome) { inc.h.meters.scheduleRan(inc.id.Class, o) },
 			Logger:   inc.h.log,
 			Seams:    inc.h.o.Seams,
 		})

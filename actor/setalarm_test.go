@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/internal/clock"
@@ -32,9 +34,14 @@ func (a *alarmed) Alarm(_ context.Context, info alarm.Info) error {
 // what it wants.
 func alarmedWorld(t *testing.T) (h *actor.Host, c *clock.Fake, ran *sync.Map, set func(time.Time) (time.Time, error)) {
 	t.Helper()
+	return alarmedWorldWith(t, nil)
+}
+
+func alarmedWorldWith(t *testing.T, m metric.MeterProvider) (h *actor.Host, c *clock.Fake, ran *sync.Map, set func(time.Time) (time.Time, error)) {
+	t.Helper()
 	store, c, ran := storage.NewMemory(), clock.NewFake(morning), &sync.Map{}
 	t.Cleanup(func() { store.Close() })
-	h, err := actor.NewHost(actor.Options{Store: store, Clock: c, Logger: quiet})
+	h, err := actor.NewHost(actor.Options{Store: store, Clock: c, Logger: quiet, MeterProvider: m})
 	if err != nil {
 		t.Fatal(err)
 	}

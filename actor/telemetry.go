@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/storage"
 )
 
 // meters are the host's instruments. No object's name is a label.
@@ -17,6 +18,8 @@ type meters struct {
 	resets   metric.Int64Counter
 	strikes  metric.Int64Counter
 	lateness metric.Float64Histogram
+	// runs of alarms and of schedules, by class and outcome.
+	runs, scheduled metric.Int64Counter
 }
 
 // lateBuckets of lateness, in seconds: from what a timer can do to what somebody
@@ -43,6 +46,15 @@ func (h *Host) instrument(p metric.MeterProvider) (err error) {
 	note(e)
 	h.meters.lateness, e = m.Float64Histogram("kalpa.alarm.lateness", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(lateBuckets...),
 		metric.WithDescription("From the time an alarm was set for to its turn."))
+	note(e)
+	h.meters.runs, e = m.Int64Counter("kalpa.alarm.runs", metric.WithUnit("{run}"),
+		metric.WithDescription("Runs of objects' alarm handlers, by what they came to."))
+	note(e)
+	h.meters.scheduled, e = m.Int64Counter("kalpa.schedule.runs", metric.WithUnit("{run}"),
+		metric.WithDescription("Runs of schedules, by what they came to."))
+	note(e)
+	_, e = m.Float64ObservableGauge("kalpa.alarm.overdue", metric.WithUnit("s"),
+		metric.WithDescription("How long the alarm has been due that has been so for longest; 0 when none is."), metric.WithFloat64Callback(h.overdue))
 	note(e)
 	gauge := func(name, unit, about string, observe metric.Int64Callback) {
 		_, e := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(observe))
@@ -98,6 +110,21 @@ func (h *Host) alarms(read func(alarm.Stats) int64) metric.Int64Callback {
 	}
 }
 
+// overdue reads the one row of the alarm index that is the earliest.
+func (h *Host) overdue(ctx context.Context, o metric.Float64Observer) error {
+	now := h.o.Clock.Now()
+	due, err := h.o.Store.Due(ctx, storage.Cursor{}, now, 1)
+	if err != nil {
+		return nil //nolint:nilerr // not known: there is no figure, and the others are told
+	}
+	late := time.Duration(0)
+	if len(due) > 0 {
+		late = now.Sub(due[0].At)
+	}
+	o.Observe(late.Seconds())
+	return nil
+}
+
 func labelIsolate(n int) attribute.KeyValue { return attribute.String("isolate", strconv.Itoa(n)) }
 
 func (m *meters) reset(isolate int, c Cause) {
@@ -110,3 +137,10 @@ func (m *meters) strike(s *Strike) {
 }
 
 func (m *meters) late(d time.Duration) { m.lateness.Record(context.Background(), d.Seconds()) }
+
+func (m *meters) alarmRan(class string, o alarm.Outcome)    { countRun(m.runs, class, o) }
+func (m *meters) scheduleRan(class string, o alarm.Outcome) { countRun(m.scheduled, class, o) }
+
+func countRun(c metric.Int64Counter, class string, o alarm.Outcome) {
+	c.Add(context.Background(), 1, metric.WithAttributes(attribute.String("class", class), attribute.String("outcome", string(o))))
+}

@@ -2,6 +2,7 @@ package actor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/alarm"
 )
 
 // figures are all points of all instruments, as "name{labels}"; of a histogram,
@@ -32,6 +34,10 @@ func figures(t *testing.T, r *sdkmetric.ManualReader) map[string]int64 {
 			case metricdata.Sum[int64]:
 				for _, p := range d.DataPoints {
 					add(p.Attributes, p.Value)
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range d.DataPoints {
+					add(p.Attributes, int64(p.Value))
 				}
 			case metricdata.Histogram[float64]:
 				for _, p := range d.DataPoints {
@@ -71,6 +77,8 @@ func TestHostTellsItsFigures(t *testing.T) {
 	is("kalpa.alarm.lateness{}", 1)
 	is("kalpa.alarm.in_flight{}", 0)
 	is("kalpa.alarm.fired{}", 1)
+	is("kalpa.alarm.runs{class=counter,outcome=succeeded}", 1)
+	is("kalpa.alarm.overdue{}", 0)
 
 	do(t, h, "a", incr, 1)
 	do(t, h, "b", incr, 1)
@@ -83,7 +91,56 @@ func TestHostTellsItsFigures(t *testing.T) {
 			t.Errorf("an object's name is a label: %s", name)
 		}
 	}
-	if n := len(figures(t, r)); n != 10 {
+	if n := len(figures(t, r)); n != 12 {
 		t.Errorf("%d series: %v", n, fmt.Sprint(figures(t, r)))
 	}
+}
+
+// What an alarm that was due an hour ago looks like at 3 am, and what its runs come
+// to.
+func TestAlarmsTellHowLateTheyAreAndWhatTheyComeTo(t *testing.T) {
+	r := sdkmetric.NewManualReader()
+	h, c, ran, set := alarmedWorldWith(t, sdkmetric.NewMeterProvider(sdkmetric.WithReader(r)))
+	is := func(name string, want int64) {
+		t.Helper()
+		if got := figures(t, r)[name]; got != want {
+			t.Errorf("%s is %d, want %d", name, got, want)
+		}
+	}
+	if _, err := set(morning.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	is("kalpa.alarm.overdue{}", 0)
+	c.Advance(2 * time.Hour)
+	is("kalpa.alarm.overdue{}", 3600)
+	ran.Store("fails", errors.New("no"))
+	for n := range alarm.MaxRetries + 1 {
+		is("kalpa.alarm.runs{class=alarmed,outcome=retried}", int64(n))
+		fire(t, h, c.Now())
+		c.Advance(time.Hour)
+	}
+	is("kalpa.alarm.runs{class=alarmed,outcome=given_up}", 1)
+	is("kalpa.alarm.runs{class=alarmed,outcome=succeeded}", 0)
+	is("kalpa.alarm.overdue{}", 0)
+}
+
+func TestSchedulesTellWhatTheirRunsComeTo(t *testing.T) {
+	r := sdkmetric.NewManualReader()
+	p := newPlannedWith(t, "a", sdkmetric.NewMeterProvider(sdkmetric.WithReader(r)))
+	p.outcome = func(_ string, n int) error {
+		if n == 1 {
+			return errors.New("no")
+		}
+		return nil
+	}
+	ask(p, p.plan, plan{Job: "f", In: time.Second})
+	p.to(in(time.Second))
+	for name, want := range map[string]int64{"retried": 1, "succeeded": 0} {
+		p.becomes(name, func() bool { return figures(t, r)["kalpa.schedule.runs{class=planner,outcome="+name+"}"] == want })
+	}
+	p.becomes("the retry is planned", func() bool { return p.row().At.After(p.c.Now()) })
+	p.to(p.row().At)
+	p.becomes("succeeded", func() bool { return figures(t, r)["kalpa.schedule.runs{class=planner,outcome=succeeded}"] == 1 })
+	ask(p, p.idle, time.Duration(0)) // the owner's own deadline
+	p.becomes("its alarm ran", func() bool { return figures(t, r)["kalpa.alarm.runs{class=planner,outcome=succeeded}"] == 1 })
 }

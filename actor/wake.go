@@ -54,6 +54,11 @@ func (inc *incarnation) wake(t *Turn, f *fired, info alarm.Info) {
 		inc.beginAll(t, work.Runs)
 		if work.Alarm {
 			inc.machine.Alarm(t, info, func(_ *Turn, err error) {
+				outcome := alarm.Succeeded
+				if err != nil {
+					outcome = alarm.Retried // for as long as a source wants it
+				}
+				inc.h.meters.alarmRan(inc.id.Class, outcome)
 				if err := inc.keeper.AlarmRan(err); err != nil {
 					inc.breakWith(err)
 				}

@@ -24,8 +24,10 @@ type KeeperOptions struct {
 	// Released is told that the last keep-alive was released, from any goroutine:
 	// the host makes a turn. It must not block.
 	Released func()
-	Logger   *slog.Logger
-	Seams    seams.Alarm
+	// Count, if it is set, is told what runs of schedules come to.
+	Count  func(Outcome)
+	Logger *slog.Logger
+	Seams  seams.Alarm
 }
 
 // Keeper is the host's side of a [Schedule]: it derives the alarm, and says what

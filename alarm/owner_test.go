@@ -32,12 +32,14 @@ type owner struct {
 	known  map[string]bool
 	log    bytes.Buffer
 	seams  seams.Alarm
+	// outcomes are what runs have come to.
+	outcomes map[Outcome]int
 	// ran are the runs that have begun, in order.
 	ran []Run
 }
 
 func newOwner(t tb) *owner {
-	o := &owner{t: t, rows: map[string][]byte{}, now: monday, known: map[string]bool{"f": true, "g": true}}
+	o := &owner{t: t, rows: map[string][]byte{}, outcomes: map[Outcome]int{}, now: monday, known: map[string]bool{"f": true, "g": true}}
 	o.restart(Reset{})
 	return o
 }
@@ -58,6 +60,7 @@ func (o *owner) restart(last Reset) {
 		Last:     func() Reset { return o.last },
 		Platform: func(err error) bool { return errors.Is(err, errPlatform) },
 		Released: func() {},
+		Count:    func(of Outcome) { o.outcomes[of]++ },
 		Logger:   slog.New(slog.NewTextHandler(&o.log, nil)),
 		Seams:    o.seams,
 	})

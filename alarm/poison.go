@@ -67,6 +67,7 @@ func (s *Schedule) settle(rows Rows) {
 			s.failed(rows, r, now, errPanicked)
 		case known && !suspect:
 			// The reset was not about this run. It is run again as soon as can be.
+			s.count(CutShort)
 			s.update(rows, r, func(r *row) { r.Running = nil })
 		default:
 			s.lost(rows, r, now)
@@ -75,6 +76,7 @@ func (s *Schedule) settle(rows Rows) {
 }
 
 func (s *Schedule) strike(rows Rows, r *row, now time.Time) {
+	s.count(CutShort)
 	strikes := r.Strikes + 1
 	if strikes >= MaxStrikes {
 		b, _ := r.encode()
@@ -89,6 +91,7 @@ func (s *Schedule) strike(rows Rows, r *row, now time.Time) {
 }
 
 func (s *Schedule) lost(rows Rows, r *row, now time.Time) {
+	s.count(CutShort)
 	s.update(rows, r, func(r *row) {
 		r.Lost++
 		r.Running, r.Next = nil, wall(now.Add(lostWait(r.Lost)))

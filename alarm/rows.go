@@ -89,6 +89,7 @@ func (s *Schedule) drop(rows Rows, id string) {
 // wants to know.
 func (s *Schedule) setAside(rows Rows, id string, value []byte, why error) {
 	kept := s.roomAside(rows)
+	s.count(SetAside)
 	s.o.Logger.Error("a schedule can't be run and was set aside", "object", s.o.ID.String(), "schedule", id, "error", why, "kept", kept)
 	s.table.remove(id)
 	rows.Delete(entryPrefix + id)

@@ -207,6 +207,7 @@ func (s *Schedule) untake(r *row) {
 
 // succeeded: what runs once is done, and only now is its row deleted.
 func (s *Schedule) succeeded(rows Rows, r *row, now time.Time) {
+	s.count(Succeeded)
 	if r.Once() {
 		s.drop(rows, r.ID)
 		return
@@ -262,6 +263,7 @@ func (s *Schedule) failed(rows Rows, r *row, now time.Time, why error) {
 	if !r.Once() {
 		// A retry that would come no earlier than the next time is that.
 		if next, err := r.after(now); err != nil || next.IsZero() || !again || !retry.Before(next) {
+			s.count(GivenUp)
 			log.Error("a run has failed and is not tried again", "error", why)
 			s.advance(rows, r, now)
 			s.untake(r)
@@ -269,10 +271,12 @@ func (s *Schedule) failed(rows Rows, r *row, now time.Time, why error) {
 		}
 	}
 	if !again {
+		s.count(GivenUp)
 		log.Error("a schedule has failed for the last time and is removed", "error", why)
 		s.drop(rows, r.ID)
 		return
 	}
+	s.count(Retried)
 	log.Warn("a run has failed", "error", why, "again", retry)
 	s.update(rows, r, func(r *row) {
 		r.Failed, r.Next, r.Running, r.Strikes, r.Lost, r.check = failed, retry, nil, 0, 0, time.Time{}
