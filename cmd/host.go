@@ -98,7 +98,7 @@ func (h *host) start() (err error) {
 	if err != nil {
 		return err
 	}
-	if h.store, err = pebble.Open(pebble.Options{Dir: c.Data, Durability: durability, Logger: logger, MeterProvider: h.telemetry.MeterProvider()}); err != nil {
+	if h.store, err = pebble.Open(pebble.Options{Dir: c.Data, Durability: durability, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Committer: storage.CommitterOptions{Seams: out.Storage}}); err != nil {
 		return err
 	}
 	if h.actors, err = actor.NewHost(actor.Options{Store: h.store, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm}); err != nil {

@@ -29,7 +29,7 @@ type rule struct {
 
 var rules = []rule{
 	{
-		of: "storage", only: []string{"internal/clock", "internal/run"},
+		of: "storage", only: []string{"internal/clock", "internal/run", "internal/seams"},
 		why: "storage is at the bottom: imports go storage <- alarm <- actor <- mcp <- sim, cmd",
 	},
 	{

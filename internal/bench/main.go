@@ -45,7 +45,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&b.peers, "peers", "", "the folder of peers; without it only kalpa is measured")
 	flag.StringVar(&b.out, "out", "docs/benchmarks.md", "the page whose parts are rewritten; - prints them instead")
 	flag.StringVar(&b.work, "work", "bin/bench", "a folder for data, on the disk that is to be measured; it is emptied")
-	flag.StringVar(&b.only, "only", "", "measure these parts, with commas between: calls, memory, start")
+	flag.StringVar(&b.only, "only", "", "measure these parts, with commas between: calls, ledger, memory, start")
 	flag.IntVar(&b.rounds, "rounds", 5, "how many times each server has its turn")
 	flag.IntVar(&b.sessions, "sessions", 32, "how many sessions call at the same time")
 	flag.DurationVar(&b.warmup, "warmup", time.Second, "how long they call before a turn is measured")
@@ -73,7 +73,7 @@ func (b *bench) check() error {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
 	for part := range strings.SplitSeq(b.only, ",") {
-		if part != "" && !slices.Contains([]string{"calls", "memory", "start"}, part) {
+		if part != "" && !slices.Contains([]string{"calls", "ledger", "memory", "start"}, part) {
 			return fmt.Errorf("-only: there is no part %q", part)
 		}
 	}
@@ -106,7 +106,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if b.commit, err = commit(ctx); err != nil {
 		return err
 	}
-	k, err := build(ctx, folder)
+	k, err := build(ctx, folder, "")
 	if err != nil {
 		return err
 	}
@@ -123,6 +123,11 @@ func (b *bench) run(ctx context.Context) (err error) {
 	}
 	if b.wants("calls") {
 		if err := b.measureCalls(ctx, k); err != nil {
+			return err
+		}
+	}
+	if b.wants("ledger") {
+		if err := b.measureLedger(ctx, folder); err != nil {
 			return err
 		}
 	}
@@ -166,6 +171,29 @@ func (b *bench) measureCalls(ctx context.Context, k kalpa) error {
 		return err
 	}
 	return b.write("incr", b.measured("calls", true)+text)
+}
+
+// measureLedger compares a host with the same one without the ledger and the epochs.
+func (b *bench) measureLedger(ctx context.Context, folder string) error {
+	with, err := build(ctx, folder, "seams")
+	if err != nil {
+		return err
+	}
+	without := with
+	without.seams = "no-ledger,no-epochs"
+	var text string
+	for _, durability := range []string{"sync", "relaxed"} {
+		j := job{tool: "add", sessions: b.sessions, warmup: b.warmup, d: b.d}
+		rows, err := b.calls(ctx, j, []*server{
+			with.server("kalpa, durability "+durability, "--durability", durability),
+			without.server("the same without the ledger and epochs", "--durability", durability),
+		})
+		if err != nil {
+			return err
+		}
+		text += rows + "\n"
+	}
+	return b.write("ledger", b.measured("ledger", false)+strings.TrimSuffix(text, "\n"))
 }
 
 // measured says how a part came about.

@@ -69,12 +69,15 @@ func answers(ctx context.Context, p *process, endpoint string, limit time.Durati
 }
 
 // kalpa is the program that is measured.
-type kalpa struct{ program string }
+type kalpa struct {
+	program string
+	seams   string // what is taken out of it, where it is built for that
+}
 
-// build compiles it.
-func build(ctx context.Context, folder string) (kalpa, error) {
-	k := kalpa{filepath.Join(folder, "kalpa")}
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", k.program, "./cmd/kalpa").CombinedOutput()
+// build compiles it, with build tags if any.
+func build(ctx context.Context, folder, tags string) (kalpa, error) {
+	k := kalpa{program: filepath.Join(folder, "kalpa"+tags)}
+	out, err := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", k.program, "./cmd/kalpa").CombinedOutput() //nolint:gosec // tags are ours
 	if err != nil {
 		return k, fmt.Errorf("building kalpa: %w\n%s", err, out)
 	}
@@ -97,6 +100,9 @@ func (k kalpa) serve(folder string, flags ...string) (p *process, endpoint strin
 	cmd := exec.Command(k.program, append([]string{ //nolint:noctx // it is ended by stop
 		"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(folder, "data"), "--log-level", "warn",
 	}, flags...)...)
+	if k.seams != "" {
+		cmd.Env = append(os.Environ(), "KALPA_SEAMS="+k.seams)
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, "", 0, err

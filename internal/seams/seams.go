@@ -17,8 +17,15 @@ import (
 
 // Seams is all that can be taken out.
 type Seams struct {
+	Storage Storage
 	Alarm   Alarm
 	Session Session
+}
+
+// Storage takes parts of the write fence out.
+type Storage struct {
+	// NoEpochs: a batch lands whatever incarnation it is of.
+	NoEpochs bool
 }
 
 // Alarm takes parts of the derivation of an object's alarm out.
@@ -33,8 +40,11 @@ type Alarm struct {
 	DeleteLast bool
 }
 
-// Session takes parts of a session's deadlines out.
+// Session takes parts of a session out: of its deadlines, and its ledger.
 type Session struct {
+	// NoLedger: no row is written for a request that is owed an answer. A reset leaves
+	// it unanswered for ever.
+	NoLedger bool
 	// NoRelease: a turn that only gives something back derives no alarm. A lease that
 	// ends, a flush that is confirmed, a client that leaves: the alarm stays what it
 	// became when something was last taken.
@@ -50,6 +60,8 @@ var named = map[string]func(*Seams){
 	"no-reassert":      func(s *Seams) { s.Alarm.NoReassert = true },
 	"no-release":       func(s *Seams) { s.Alarm.NoRelease, s.Session.NoRelease = true, true },
 	"delete-last":      func(s *Seams) { s.Alarm.DeleteLast = true },
+	"no-ledger":        func(s *Seams) { s.Session.NoLedger = true },
+	"no-epochs":        func(s *Seams) { s.Storage.NoEpochs = true },
 	"rearm-while-idle": func(s *Seams) { s.Session.RearmWhileIdle = true },
 }
 

@@ -12,6 +12,7 @@ func TestParse(t *testing.T) {
 		"no-release":               {Alarm: Alarm{NoRelease: true}, Session: Session{NoRelease: true}},
 		"delete-last, no-reassert": {Alarm: Alarm{DeleteLast: true, NoReassert: true}},
 		"rearm-while-idle,":        {Session: Session{RearmWhileIdle: true}},
+		"no-ledger,no-epochs":      {Session: Session{NoLedger: true}, Storage: Storage{NoEpochs: true}},
 	} {
 		if got, err := Parse(list); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", list, got, err)

@@ -182,7 +182,7 @@ func (s *state) admit(r *owed, creating bool, now time.Time, o *out) {
 			s.build(now, o)
 		}
 	}
-	o.put(r.key(), encode(r))
+	s.enter(r, o)
 }
 
 // onNote handles what needs no answer: a notification or a response. It returns
@@ -271,6 +271,19 @@ func (s *state) lose(r *owed, l Loss, o *out) {
 	}
 }
 
+// enter writes a row into the ledger, strike takes it out.
+func (s *state) enter(r *owed, o *out) {
+	if !s.seams.NoLedger {
+		o.put(r.key(), encode(r))
+	}
+}
+
+func (s *state) strike(r *owed, o *out) {
+	if !s.seams.NoLedger {
+		o.delete(r.key())
+	}
+}
+
 // settleRow removes a row from the ledger; false when it was gone already.
 func (s *state) settleRow(r *owed, o *out) bool {
 	i := indexOf(r.stream.owes, r)
@@ -291,7 +304,7 @@ func (s *state) settleRow(r *owed, o *out) bool {
 			s.settleAsk(id, s.asks[id], OutcomeGone, s.now, o)
 		}
 	}
-	o.delete(r.key())
+	s.strike(r, o)
 	s.touch(r.stream)
 	return true
 }

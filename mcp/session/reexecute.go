@@ -142,7 +142,7 @@ func (s *state) learned(o *out) {
 		}
 		s.rt.queue = slices.DeleteFunc(s.rt.queue, func(q *owed) bool { return q == r })
 		s.send(r, o)
-		o.put(r.key(), encode(r))
+		s.enter(r, o)
 	}
 }
 
@@ -187,7 +187,7 @@ func (s *state) again(r *owed, why Loss, now time.Time, o *out) bool {
 	delete(s.rt.rows, r.out)
 	r.msg, r.Again, r.why, r.Epoch, r.Gen, r.out = m, true, why, s.epoch, 0, 0
 	s.rt.queue = append(s.rt.queue, r)
-	o.put(r.key(), encode(r))
+	s.enter(r, o)
 	o.again++
 	return true
 }

@@ -40,7 +40,7 @@ func (s *state) onBuilt(e built, now time.Time, o *out) {
 		if r.Method == "initialize" {
 			s.rt.queue = s.rt.queue[1:]
 			s.send(r, o)
-			o.put(r.key(), encode(r))
+			s.enter(r, o)
 			return
 		}
 	}
@@ -99,7 +99,7 @@ func (s *state) opened(o *out) {
 			continue
 		}
 		s.send(r, o)
-		o.put(r.key(), encode(r))
+		s.enter(r, o)
 	}
 	s.learn(o)
 }

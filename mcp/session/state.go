@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/mcp/wire"
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -15,6 +16,7 @@ type state struct {
 	id      string
 	epoch   uint64
 	servers map[string]*Server
+	seams   seams.Session
 	cfg     *Server // nil when the server is not configured any more
 	log     *slog.Logger
 

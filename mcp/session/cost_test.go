@@ -1,0 +1,82 @@
+package session_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/mcp/wire"
+	"github.com/kalpahost/kalpa/storage"
+	"github.com/kalpahost/kalpa/storage/pebble"
+)
+
+// A request costs one commit when it is admitted, and one when it is answered: with
+// its ledger row, its stream, the activity and the alarm in the first, and the event,
+// the discharge and again the activity and the alarm in the second.
+func TestARequestCostsTwoCommits(t *testing.T) {
+	p := newPuppets(t, "", nil)
+	c := p.open1()
+	commits := func() int {
+		return int(p.store.(*countingStore).Store.(*storage.Memory).Stats().Commits)
+	}
+	admitted, answered := 100, 100
+	for i := range 5 { // what has reached a client may be noted in between, once in a second
+		before := commits()
+		l := c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"call %d","_meta":{"progressToken":1}}}`, i, i))
+		m := p.nth(1).hears(fmt.Sprintf("call %d", i))
+		l.until("the event that primes", func() bool { return len(l.frames) > 0 })
+		between := commits()
+		p.nth(1).answer(m, `{}`)
+		l.wait()
+		admitted, answered = min(admitted, between-before), min(answered, commits()-between)
+	}
+	if admitted != 1 || answered != 1 {
+		t.Errorf("admission costs %d commits, an answer %d", admitted, answered)
+	}
+}
+
+// The committer merges the commits of sessions that are at work together: on a disk
+// that takes 20 ms for an fsync, 64 calls need far fewer fsyncs than their 128 commits.
+func TestCommitsOfManySessionsAreMerged(t *testing.T) {
+	const calls, fsync = 64, 20 * time.Millisecond
+	var measured atomic.Bool
+	slow := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if measured.Load() && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData) {
+			time.Sleep(fsync)
+		}
+		return nil
+	})
+	store, err := pebble.Open(pebble.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), slow)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	w := &world{t: t, store: store, version: "2025-11-25", replies: make(chan wire.Message)}
+	w.boot()
+	t.Cleanup(w.shutdown)
+	var clients []*client
+	for range calls {
+		c := &client{w, session.NewID()}
+		c.postAs(caller, true, initialize).wait()
+		clients = append(clients, c)
+	}
+	measured.Store(true)
+	before := store.Stats()
+	var links []*link
+	for _, c := range clients {
+		links = append(links, c.post(call(`1`, "echo")))
+	}
+	for _, l := range links {
+		l.has(`"id":1,"result"`)
+	}
+	after := store.Stats()
+	groups, commits := after.Groups-before.Groups, after.Commits-before.Commits
+	if commits < 2*calls || groups > calls {
+		t.Errorf("%d calls: %d commits in %d fsyncs", calls, commits, groups)
+	}
+}
