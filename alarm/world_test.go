@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -15,7 +16,20 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Restarted is what this binary does when a benchmark runs it again, as the process
+// that comes after a restart.
+var Restarted func(folder string)
+
+// RestartFolder is the variable that names the folder then.
+const RestartFolder = "KALPA_BENCH_FOLDER"
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(RestartFolder); folder != "" {
+		Restarted(folder)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
