@@ -122,7 +122,7 @@ func (s *state) onReply(m wire.Message, now time.Time, o *out) (outcome string) 
 // onProgress takes the client's report on a request of the runtime's; what is said
 // of one that is settled, or of a runtime that is gone, reaches nobody.
 func (s *state) onProgress(m wire.Message, o *out) {
-	if a := s.asks[wire.ID(m.Param(wire.TokenOfProgress))]; a != nil && a.token != "" && a.gen == s.rt.gen {
+	if a := s.asks[wire.ID(m.Param(wire.TokenOfProgress))]; a != nil && a.token != "" {
 		s.tell(m.WithParam(wire.TokenOfProgress, []byte(a.token)), o)
 	}
 }

@@ -93,10 +93,11 @@ func (l *link) opens() *link {
 	return l.until("the opening", func() bool { return l.opening != nil })
 }
 
-// silent checks that nothing more comes for a while.
+// silent checks that nothing more comes for a while, which is longer than a GET
+// leaves to the front of a POST.
 func (l *link) silent(of string) {
 	l.w.t.Helper()
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(400 * time.Millisecond)
 	if l.until("", func() bool { return true }); strings.Contains(l.text(), of) {
 		l.w.t.Errorf("%q came over a stream that must not carry it:\n%s", of, l.text())
 	}
@@ -234,9 +235,15 @@ func TestRuntimesOwnIDsAndTokensAreRewrittenRuleB(t *testing.T) {
 	if got := r.hears("notifications/progress"); string(got.Param(wire.TokenOfProgress)) != "1" {
 		t.Errorf("the runtime was told of progress as %s", got)
 	}
-	_ = r.Send(t.Context(), wire.NewNotification("notifications/cancelled", []byte(`{"requestId":1}`)), m.ID())
+	_ = r.Send(t.Context(), wire.NewRequest("2", "sampling/takenBack", nil), m.ID())
+	l.has("sampling/takenBack")
+	taken, err := wire.Parse(l.frames[len(l.frames)-1].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Send(t.Context(), wire.NewNotification("notifications/cancelled", []byte(`{"requestId":2}`)), m.ID())
 	l.has("notifications/cancelled")
-	if got := l.frames[len(l.frames)-1].Data; !strings.Contains(string(got), `"requestId":`+string(ask.ID())) {
+	if got := l.frames[len(l.frames)-1].Data; !strings.Contains(string(got), `"requestId":`+string(taken.ID())) {
 		t.Errorf("the client was told %s", got)
 	}
 	r.Exited(errors.New("gone"))
