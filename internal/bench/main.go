@@ -181,7 +181,7 @@ func (b *bench) measureLedger(ctx context.Context, folder string) error {
 	}
 	without := with
 	without.seams = "no-ledger,no-epochs"
-	var text string
+	var tables []string
 	for _, durability := range []string{"sync", "relaxed"} {
 		j := job{tool: "add", sessions: b.sessions, warmup: b.warmup, d: b.d}
 		rows, err := b.calls(ctx, j, []*server{
@@ -191,9 +191,9 @@ func (b *bench) measureLedger(ctx context.Context, folder string) error {
 		if err != nil {
 			return err
 		}
-		text += rows + "\n"
+		tables = append(tables, rows)
 	}
-	return b.write("ledger", b.measured("ledger", false)+strings.TrimSuffix(text, "\n"))
+	return b.write("ledger", b.measured("ledger", false)+strings.Join(tables, "\n"))
 }
 
 // measured says how a part came about.
