@@ -45,6 +45,17 @@ e2e-deps: ## install the npm packages of the end-to-end tests (needs Node)
 e2e: ## run the end-to-end tests with real clients and servers (needs Node)
 	$(GO) test -count=1 -timeout 9m -v ./e2e/...
 
+# The tests that make chaos runs at full length, by name.
+CHAOS = Guaranteed|HearsNothing
+
+.PHONY: chaos
+chaos: ## reset sessions at every point for every cause, on the real program (needs Node)
+	KALPA_CHAOS=full $(GO) test -count=1 -timeout 20m -run '$(CHAOS)' ./e2e
+
+.PHONY: guards
+guards: ## take each line that docs/guarantees.md names out, and see its test fail
+	$(GO) test -count=1 -timeout 40m ./internal/guarantees -guards
+
 # What kalpa is measured beside: a folder of peers, as docs/benchmarks.md says.
 PEERS ?= $(wildcard ../shared/peers)
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/internal/guarantees"
 )
 
 var update = flag.Bool("update", false, "rewrite the parts of the documentation that are made from code")
@@ -85,6 +86,12 @@ func content(name string) (string, error) {
 		for _, c := range actor.Causes() {
 			fmt.Fprintf(&s, "| `%s` | %s | %s |\n", c, map[bool]string{true: "yes", false: "no"}[c.Transient()], c.Sentence())
 		}
+	case "guarantees":
+		s.WriteString(guarantees.CellTable())
+	case "losses":
+		s.WriteString(guarantees.LossTable())
+	case "guards":
+		s.WriteString(guarantees.GuardTable())
 	default:
 		file, functions, some := strings.Cut(name, ": ")
 		code, err := os.ReadFile(filepath.Join(root, file))

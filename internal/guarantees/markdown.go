@@ -46,8 +46,8 @@ func (c Cell) words() string {
 	return s
 }
 
-// CauseTable is [Causes] and [Reasons] for docs/guarantees.md.
-func CauseTable() string {
+// LossTable is [Causes] and [Reasons] for docs/guarantees.md.
+func LossTable() string {
 	var s strings.Builder
 	fmt.Fprint(&s, "| `reason` | the sentence in the message | `retryable` | what is reset | when |\n|---|---|---|---|---|\n")
 	for _, c := range causes {
