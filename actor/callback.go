@@ -78,7 +78,7 @@ func (j Job[P]) Every(s *State, d time.Duration, payload P, o ...alarm.Option) (
 func (j Job[P]) encode(s *State, payload P) ([]byte, error) {
 	b, err := json.Marshal(payload)
 	if err != nil {
-		return nil, &Error{Op: "schedule", ID: s.id, Err: fmt.Errorf("the payload of %s does not encode: %w", j.name, err)}
+		return nil, &Error{Op: "schedule", ID: s.inc.id, Err: fmt.Errorf("the payload of %s does not encode: %w", j.name, err)}
 	}
 	return b, nil
 }

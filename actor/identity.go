@@ -21,7 +21,7 @@ const (
 
 // Why an id does not parse; the sentences are the platform's.
 var (
-	ErrInvalidID = errors.New("Invalid Durable Object ID: must be 64 hex digits")       //nolint:staticcheck,revive // what users search for
+	ErrInvalidID = errors.New("Invalid Durable Object ID: must be 64 hex digits")  //nolint:staticcheck,revive // what users search for
 	ErrOtherID   = errors.New("Durable Object ID is not valid for this namespace") //nolint:staticcheck,revive // as above
 )
 

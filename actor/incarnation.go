@@ -34,10 +34,11 @@ type incarnation struct {
 	touched atomic.Int64 // when it last handled an event, Unix nanoseconds
 	charged int64        // under isolate.mu
 
-	// turns and reads count begins and ends, for the watchdog; what it remembers of
-	// them is under the shard's lock.
-	turns, reads                      atomic.Uint64
-	turnStall, readStall, commitStall stall
+	// turns, reads and criticals count begins and ends, for the watchdog; what it
+	// remembers of them is under the shard's lock. The constructor is the first of the
+	// critical sections.
+	turns, reads, criticals                          atomic.Uint64
+	turnStall, readStall, commitStall, criticalStall stall
 	// overran: it was broken by the watchdog. revoked: a task that held the baton
 	// goes on without an incarnation; the mailbox's own.
 	overran atomic.Bool
@@ -129,6 +130,7 @@ func (inc *incarnation) start() {
 	}
 	inc.turns.Add(1)
 	defer inc.turned()
+	inc.criticals.Add(1)
 	t := inc.turn()
 	err := inc.guard("start", func() error { return inc.machine.Start(t) })
 	if err != nil {
@@ -139,6 +141,7 @@ func (inc *incarnation) start() {
 		inc.breakWith(e)
 		return
 	}
+	inc.criticals.Add(1)
 	t.end()
 }
 

@@ -3,7 +3,6 @@ package actor
 import (
 	"context"
 	"errors"
-	"iter"
 	"time"
 
 	"github.com/kalpahost/kalpa/alarm"
@@ -15,33 +14,29 @@ import (
 // baton that makes it single-threaded. Its methods belong to the object's code:
 // they fail with ErrNoTurn when another goroutine calls them.
 type State struct {
-	id     storage.ID
-	epoch  uint64
-	life   context.Context
-	post   func(any) error
-	charge func(int64) (func(), error)
-	abort  func(error)
-	err    func() error
-	// schedule is that of the incarnation.
-	schedule func() *alarm.Schedule
+	inc *incarnation
 
-	turn    *Turn // of the holder of the baton
-	task    *task // the holder; nil in the constructor
-	waiting int   // tasks that have begun and not ended
-	back    run.Signal
+	turn *Turn // of the holder of the baton
+	task *task // the holder
+	// nested counts the transactions that the holder is in, one in the other.
+	nested     int
+	waiting    int // tasks that have begun and not ended
+	background int // those of them that WaitUntil has begun
+	// back is set when the baton has been given back, or is nobody's any more.
+	back run.Signal
 }
 
 // ErrNoTurn: a method of State was called by who does not hold the baton.
 var ErrNoTurn = errors.New("not in a turn of the object: only its own code may use its State, and not while it awaits")
 
 // ID names the object.
-func (s *State) ID() storage.ID { return s.id }
+func (s *State) ID() storage.ID { return s.inc.id }
 
 // Epoch is the incarnation's number.
-func (s *State) Epoch() uint64 { return s.epoch }
+func (s *State) Epoch() uint64 { return s.inc.epoch }
 
 func (s *State) holder() (*Turn, error) {
-	if err := s.err(); err != nil {
+	if err := s.inc.err(); err != nil {
 		return nil, err
 	}
 	if s.turn == nil {
@@ -50,61 +45,9 @@ func (s *State) holder() (*Turn, error) {
 	return s.turn, nil
 }
 
-// Get reads a value; nil when the key is not there.
-func (s *State) Get(key string) ([]byte, error) {
-	t, err := s.holder()
-	if err != nil {
-		return nil, err
-	}
-	if reserved(key) {
-		return nil, nil
-	}
-	return t.Get(key)
-}
-
-// List reads rows. The loop must not await.
-func (s *State) List(r storage.Range) iter.Seq2[storage.Entry, error] {
-	t, err := s.holder()
-	if err != nil {
-		return func(yield func(storage.Entry, error) bool) { yield(storage.Entry{}, err) }
-	}
-	return t.List(r)
-}
-
-// Put writes a value. Writes with no await in between are one commit.
-func (s *State) Put(key string, value []byte) error {
-	t, err := s.holder()
-	if err != nil {
-		return err
-	}
-	if reserved(key) {
-		return &Error{Op: "put", ID: s.id, Epoch: s.epoch, Err: errReserved, Hint: "let the key begin with another byte"}
-	}
-	t.Put(key, append([]byte{}, value...))
-	return nil
-}
-
-// Delete deletes a value.
-func (s *State) Delete(key string) error {
-	t, err := s.holder()
-	if err != nil {
-		return err
-	}
-	if reserved(key) {
-		return &Error{Op: "delete", ID: s.id, Epoch: s.epoch, Err: errReserved, Hint: "let the key begin with another byte"}
-	}
-	t.Delete(key)
-	return nil
-}
-
-// DeleteAll deletes every value, every schedule and the alarm.
-func (s *State) DeleteAll() error {
-	t, err := s.holder()
-	if err != nil {
-		return err
-	}
-	t.Clear()
-	return nil
+// fail is the error of an operation that is refused and has changed nothing.
+func (s *State) fail(op string, err error, hint string) error {
+	return &Error{Op: op, ID: s.inc.id, Epoch: s.inc.epoch, Err: err, Hint: hint}
 }
 
 // SetAlarm sets the object's one alarm. A time in the past means now. One that no
@@ -117,7 +60,7 @@ func (s *State) SetAlarm(at time.Time) error {
 	case err != nil:
 		return err
 	case at.IsZero():
-		return &Error{Op: "set alarm", ID: s.id, Epoch: s.epoch, Err: alarm.CheckTime(at), Hint: "use DeleteAlarm to have none"}
+		return s.fail("set alarm", alarm.CheckTime(at), "use DeleteAlarm to have none")
 	}
 	return t.SetAlarm(at)
 }
@@ -142,45 +85,36 @@ func (s *State) Alarm() (time.Time, error) {
 
 // Schedule is the object's schedule. From its first use on the alarm is derived:
 // see [alarm.Schedule].
-func (s *State) Schedule() *alarm.Schedule { return s.schedule() }
+func (s *State) Schedule() *alarm.Schedule { return s.inc.schedule() }
 
 // Charge accounts for memory that the object keeps, in bytes. What does not fit
 // on the isolate's heap resets the isolate.
-func (s *State) Charge(bytes int64) (release func(), err error) { return s.charge(bytes) }
+func (s *State) Charge(bytes int64) (release func(), err error) {
+	return (&Turn{inc: s.inc}).Charger()(bytes)
+}
 
 // Abort resets the object: what this turn wrote is dropped.
-func (s *State) Abort(reason error) { s.abort(reason) }
+func (s *State) Abort(reason error) {
+	s.inc.breakWith(&Error{Op: "run", ID: s.inc.id, Epoch: s.inc.epoch, Cause: Aborted, Err: reason})
+}
 
-// Await gives the baton back while f runs, and takes it again: other events of
-// the object may run meanwhile. f must not use the State. It begins when
-// everything written so far is durable, so that what it tells others is true.
-// In the constructor nothing else runs, and f runs at once.
-func (s *State) Await(ctx context.Context, f func(context.Context) error) error {
-	t, err := s.holder()
-	if err != nil {
+// WaitUntil begins background work: an event of the object's own that nobody waits
+// for. Like any other it runs in turns and may use the State; the object is not
+// evicted before it has ended, and it dies with the incarnation: from a reset on
+// its context has ended and nothing that it does to the State is written. An error
+// of f is logged. Work that has to survive a reset belongs into a schedule.
+func (s *State) WaitUntil(f func(ctx context.Context) error) error {
+	if _, err := s.holder(); err != nil {
 		return err
 	}
-	if s.task == nil {
-		return f(ctx)
+	if s.background >= s.inc.h.o.MaxQueued {
+		return &Error{Op: "wait until", ID: s.inc.id, Epoch: s.inc.epoch, Cause: Overload, Hint: "let some of the work that has begun come to its end"}
 	}
-	me := s.task
-	defer t.OnBreak(func(error) { me.wake.Set() })()
-	t.After(me.wake.Set) // when what was written is durable
-	s.turn, s.task = nil, nil
-	if !me.giveBack(s.back) {
-		return s.err()
-	}
-	me.wake.Wait()
-	if gone := s.err(); gone != nil {
-		return gone
-	}
-	err = f(ctx)
-	if gone := s.post(resume{me}); gone != nil {
-		return gone
-	}
-	me.wake.Wait()
-	if gone := s.err(); gone != nil {
-		return gone
-	}
-	return err
+	s.background++
+	return s.inc.h.post(s.inc, background{f})
+}
+
+// background is the event of WaitUntil.
+type background struct {
+	f func(context.Context) error
 }

@@ -49,7 +49,7 @@ func (h *Host) sweepShard(s *shard, before time.Time) {
 	defer s.mu.Unlock()
 	var resting []*entry
 	for _, en := range s.entries {
-		if en.state == active && len(en.queue) == 0 && en.inc.restsSince().Before(before) {
+		if en.state == active && len(en.queue) == 0 && !en.inc.atWork() && en.inc.restsSince().Before(before) {
 			resting = append(resting, en)
 		}
 	}
@@ -59,3 +59,6 @@ func (h *Host) sweepShard(s *shard, before time.Time) {
 		h.sys.Root.Send(en.inc.pid, evict{})
 	}
 }
+
+// atWork reports that a turn or a critical section is going on.
+func (inc *incarnation) atWork() bool { return inc.turns.Load()%2 == 1 || inc.criticals.Load()%2 == 1 }

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,10 @@ import (
 // holds the baton. The baton is the turn: the mailbox waits until the task gives
 // it back.
 type task struct {
-	run   *string    // the schedule that it runs, nil when it is another event
-	wake  run.Signal // what it awaits may have come
-	baton atomic.Int32
+	run      *string    // the schedule that it runs, nil when it is another event
+	wake     run.Signal // what it awaits may have come
+	baton    atomic.Int32
+	critical atomic.Int32 // the critical sections that it is in, one in the other
 }
 
 // What a task has to do with the baton.
@@ -28,13 +30,7 @@ const (
 )
 
 // giveBack ends the task's turn; false: the baton has been revoked.
-func (me *task) giveBack(back run.Signal) bool {
-	if !me.baton.CompareAndSwap(holds, without) {
-		return false
-	}
-	back.Set()
-	return true
-}
+func (me *task) giveBack() bool { return me.baton.CompareAndSwap(holds, without) }
 
 // resume is the event by which a task that has awaited queues for the baton.
 type resume struct{ *task }
@@ -49,19 +45,21 @@ type object[T any] struct {
 }
 
 func (o *object[T]) Start(t *Turn) error {
-	o.back = t.inc.h.o.Runner.Signal()
+	runner := t.inc.h.o.Runner
+	o.back = runner.Signal()
 	t.OnBreak(func(error) { o.back.Set() })
-	o.state = &State{
-		id: t.ID(), epoch: t.Epoch(), life: t.Context(), post: t.Poster(), charge: t.Charger(), abort: t.Abort,
-		err: t.inc.err, schedule: t.inc.schedule, turn: t, back: o.back,
-	}
+	me := &task{wake: runner.Signal()}
+	me.baton.Store(holds)
+	me.critical.Store(1) // to its end: inc.start counts it
+	o.state = &State{inc: t.inc, turn: t, task: me, back: o.back}
 	var err error
-	o.obj, err = o.class.create(t.Context(), o.state)
+	o.obj, err = o.class.create(me.with(t.Context(), o.state, nil), o.state)
 	if err == nil && o.obj == nil {
 		err = errors.New("the constructor returned nothing")
 	}
-	if t.inc.err() == nil {
-		o.state.turn = nil
+	if me.giveBack() && t.inc.err() == nil {
+		me.critical.Store(0)
+		o.state.turn, o.state.task = nil, nil
 	}
 	return err
 }
@@ -74,11 +72,22 @@ func (o *object[T]) Handle(t *Turn, event any) {
 			e.reply(nil, &Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Err: fmt.Errorf("class %q has no method %q", o.class.name, e.method)})
 			return
 		}
+		if e.once != "" {
+			if answered, err := e.recall(t); err != nil {
+				e.reply(nil, &Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Err: err})
+				return
+			} else if answered {
+				return
+			}
+		}
 		// The reply waits in the gate; when the incarnation is reset, so does the caller no more.
-		forget := t.OnBreak(func(err error) { e.reply(nil, err) })
-		o.begin(t, nil, func(ctx context.Context) func(*Turn) {
+		forget := t.OnBreak(e.lost)
+		o.begin(t.Context(), t, e.chain, nil, func(ctx context.Context) func(*Turn) {
 			out, err := m(o.obj, ctx, e.in)
 			return func(t *Turn) {
+				if e.once != "" {
+					e.record(t, onceRow{Done: true, Out: out, Err: text(err)})
+				}
 				chaos := func(p Point) { t.inc.h.chaos.At(Moment{Point: p, ID: t.ID(), Method: e.method}) }
 				chaos(BeforeCommit)
 				t.After(func() { chaos(AfterCommit) })
@@ -87,6 +96,16 @@ func (o *object[T]) Handle(t *Turn, event any) {
 		})
 	case resume:
 		o.run(t, e.task, e.task.wake.Set)
+	case background:
+		o.begin(t.Context(), t, nil, nil, func(ctx context.Context) func(*Turn) {
+			err := e.f(ctx)
+			return func(*Turn) {
+				o.state.background--
+				if err != nil {
+					t.inc.h.log.Warn("background work failed", "object", t.ID().String(), "epoch", t.Epoch(), "error", err)
+				}
+			}
+		})
 	case Drain:
 	}
 }
@@ -97,7 +116,7 @@ func (o *object[T]) Alarm(t *Turn, info alarm.Info, done func(*Turn, error)) {
 		done(t, nil)
 		return
 	}
-	o.begin(t, nil, func(ctx context.Context) func(*Turn) {
+	o.begin(t.Context(), t, nil, nil, func(ctx context.Context) func(*Turn) {
 		err := a.Alarm(ctx, info)
 		return func(t *Turn) { done(t, err) }
 	})
@@ -109,7 +128,7 @@ func (o *object[T]) HasCallback(name string) bool { return o.class.callbacks[nam
 // Callback serves [Callbacks].
 func (o *object[T]) Callback(ctx context.Context, t *Turn, run alarm.Run, done func(*Turn, error)) {
 	f := o.class.callbacks[run.Callback]
-	o.begin(t, &run.ID, func(context.Context) func(*Turn) {
+	o.begin(ctx, t, nil, &run.ID, func(ctx context.Context) func(*Turn) {
 		err := f(o.obj, ctx, run.Payload)
 		return func(t *Turn) { done(t, err) }
 	})
@@ -122,7 +141,7 @@ func (o *object[T]) Destroy(t *Turn, done func(*Turn, error)) {
 		done(t, nil)
 		return
 	}
-	o.begin(t, nil, func(ctx context.Context) func(*Turn) {
+	o.begin(t.Context(), t, nil, nil, func(ctx context.Context) func(*Turn) {
 		err := d.Destroy(ctx)
 		return func(t *Turn) { done(t, err) }
 	})
@@ -132,42 +151,55 @@ func (o *object[T]) Destroy(t *Turn, done func(*Turn, error)) {
 // its storage.
 func (o *object[T]) Idle() bool { return o.state != nil && o.state.waiting == 0 }
 
-// begin starts a task. f runs in turns; what it returns runs in its last one. run
-// is the schedule that it is a run of, if it is.
-func (o *object[T]) begin(t *Turn, run *string, f func(context.Context) func(*Turn)) {
-	me := &task{run: run, wake: t.inc.h.o.Runner.Signal()}
+// begin starts a task. f runs in turns, with a context that is ctx and knows the
+// chain of calls, up from the call that it is; what f returns runs in its last turn.
+// run is the schedule that it is a run of, if it is.
+func (o *object[T]) begin(ctx context.Context, t *Turn, up *link, run *string, f func(context.Context) func(*Turn)) {
+	inc := t.inc
+	me := &task{run: run, wake: inc.h.o.Runner.Signal()}
+	ctx = me.with(ctx, o.state, up)
 	o.state.waiting++
 	o.run(t, me, func() {
-		t.inc.h.o.Runner.Go(func() {
+		inc.h.o.Runner.Go(func() {
+			returned := false
 			defer func() {
+				if !returned {
+					// Nobody would give the baton back.
+					inc.breakWith(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: errExit})
+				}
 				if me.baton.Swap(without) == revoked {
-					t.inc.isolate.ended(t.inc)
+					inc.isolate.ended(inc)
 				}
 			}()
-			end, err := o.guard(t, f)
-			if t.inc.err() != nil {
+			end, err := o.guard(t, func() func(*Turn) { return f(ctx) })
+			returned = true
+			if inc.err() != nil {
 				return // abandoned: the baton is nobody's
 			}
 			if err != nil {
-				t.inc.breakWith(err)
+				inc.breakWith(err)
 				return
 			}
 			o.state.waiting--
 			end(o.state.turn)
 			o.state.turn, o.state.task = nil, nil
-			me.giveBack(o.back)
+			if me.giveBack() {
+				o.back.Set()
+			}
 		})
 	})
 }
 
-func (o *object[T]) guard(t *Turn, f func(context.Context) func(*Turn)) (end func(*Turn), err error) {
+var errExit = errors.New("it called runtime.Goexit")
+
+func (o *object[T]) guard(t *Turn, f func() func(*Turn)) (end func(*Turn), err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			t.inc.h.log.Error("object panicked", "object", t.ID().String(), "epoch", t.Epoch(), "panic", r, "stack", string(debug.Stack()))
 			err = &Error{Op: "run", ID: t.ID(), Epoch: t.Epoch(), Cause: Panicked, Err: fmt.Errorf("%v", r)}
 		}
 	}()
-	return f(t.Context()), nil
+	return f(), nil
 }
 
 // run hands the baton to a task and waits until it comes back, or the
@@ -183,4 +215,11 @@ func (o *object[T]) run(t *Turn, me *task, handOver func()) {
 		return
 	}
 	t.inc.revoked = me.baton.CompareAndSwap(holds, revoked)
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return cmp.Or(err.Error(), "error")
 }

@@ -19,6 +19,7 @@ type Turn struct {
 	inc   *incarnation
 	now   time.Time
 	batch *storage.Batch
+	size  int            // of the batch, in bytes, or a little more
 	at    map[string]int // where a key is in the batch's puts, once there are many
 	view  *overlay       // what the turn reads through, once it has read
 	after []func()
@@ -118,9 +119,11 @@ func (t *Turn) Put(key string, value []byte) {
 	b := t.write()
 	t.view.put(key, value)
 	if i := t.find(key); i >= 0 {
+		t.size += len(value) - len(b.Puts[i].Value)
 		b.Puts[i].Value = value
 		return
 	}
+	t.size += rowSize(key, value)
 	if t.at != nil {
 		t.at[key] = len(b.Puts)
 	}
@@ -132,6 +135,7 @@ func (t *Turn) Delete(key string) {
 	b := t.write()
 	t.view.delete(key)
 	if i := t.find(key); i >= 0 {
+		t.size -= rowSize(key, b.Puts[i].Value)
 		moved := b.Puts[len(b.Puts)-1]
 		b.Puts[i] = moved
 		b.Puts = b.Puts[:len(b.Puts)-1]
@@ -140,8 +144,23 @@ func (t *Turn) Delete(key string) {
 			delete(t.at, key)
 		}
 	}
+	t.size += rowSize(key, nil)
 	b.Deletes = append(b.Deletes, key)
 }
+
+// growth is by how much a Put makes the batch larger.
+func (t *Turn) growth(key string, value []byte) int {
+	n := rowSize(key, value)
+	if t.batch != nil {
+		if i := t.find(key); i >= 0 {
+			n -= rowSize(key, t.batch.Puts[i].Value)
+		}
+	}
+	return n
+}
+
+// rowSize is what a write adds to the Size of a batch, or a little more.
+func rowSize(key string, value []byte) int { return len(key) + len(value) + 40 }
 
 // Clear deletes all rows of the object, its schedules among them, and its alarm.
 // A pending destroy goes on.
@@ -160,7 +179,8 @@ func (t *Turn) Clear() {
 func (t *Turn) clear() {
 	b := t.write()
 	t.view.clear()
-	b.Clear, b.Puts, b.Deletes, t.at = true, nil, nil, nil
+	b.Clear, b.Puts, b.Deletes = true, nil, nil
+	t.size, t.at = 0, nil
 	t.writeAlarm(storage.Alarm{})
 }
 
@@ -279,6 +299,20 @@ func (t *Turn) Charger() func(bytes int64) (release func(), err error) {
 	}
 }
 
+// again makes a new turn of one that has ended, for a task that has kept the baton.
+func (t *Turn) again() {
+	t.now, t.view = t.inc.h.o.Clock.Now(), nil
+	t.inc.running = t
+}
+
+// leave lets out what waits for the turn's end, in the middle of a transaction:
+// what it rests on is sealed already.
+func (t *Turn) leave() {
+	after := t.after
+	t.after = nil
+	t.inc.gate.pass(after)
+}
+
 // end seals the turn: its batch is submitted, its outputs wait behind it.
 func (t *Turn) end() {
 	inc := t.inc
@@ -291,7 +325,7 @@ func (t *Turn) end() {
 	}
 	inc.running = nil
 	if b := t.batch; b != nil {
-		t.batch, t.at = nil, nil
+		t.batch, t.size, t.at = nil, 0, nil
 		size := int64(b.Size())
 		if err := inc.isolate.cache(inc, size); err != nil {
 			return
@@ -311,9 +345,7 @@ func (t *Turn) end() {
 			inc.breakWith(&Error{Op: "commit", ID: inc.id, Epoch: inc.epoch, Cause: cause, Err: err})
 		})
 	}
-	after := t.after
-	t.after = nil
-	inc.gate.pass(after)
+	t.leave()
 }
 
 func isStale(err error) bool { return errors.Is(err, storage.ErrStaleEpoch) }

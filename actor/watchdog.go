@@ -42,11 +42,12 @@ func (s *stall) lasts(n uint64) time.Duration {
 // overdue says what has outlasted its limit, nil for nothing. Called with the
 // shard's lock.
 func (inc *incarnation) overdue() *Error {
-	turns := inc.turns.Load()
-	if turns%2 == 0 && turns == inc.turnStall.seen && inc.commitStall.seen%2 == 0 {
+	turns, criticals := inc.turns.Load(), inc.criticals.Load()
+	if turns%2 == 0 && turns == inc.turnStall.seen && inc.commitStall.seen%2 == 0 && criticals%2 == 0 {
 		return nil // it rests, and has since the last look
 	}
 	turn, read, commit := inc.turnStall.lasts(turns), inc.readStall.lasts(inc.reads.Load()), inc.commitStall.lasts(inc.gate.commits())
+	critical := inc.criticalStall.lasts(criticals)
 	e := &Error{ID: inc.id, Epoch: inc.epoch}
 	limit := inc.h.o.TurnLimit
 	switch {
@@ -54,9 +55,11 @@ func (inc *incarnation) overdue() *Error {
 		e.Op, e.Cause, e.Err = "commit", StorageTimeout, fmt.Errorf("it has not been confirmed for %v", commit)
 	case read >= storageLimit:
 		e.Op, e.Cause, e.Err = "read", StorageTimeout, fmt.Errorf("it has not been answered for %v", read)
-	case turns == 1 && turn >= criticalLimit: // the first turn is the constructor
-		e.Op, e.Cause, e.Err = "start", CriticalTimeout, fmt.Errorf("the constructor has been running for %v", turn)
-	case turns != 1 && limit > 0 && turn >= limit:
+	case critical >= criticalLimit && criticals == 1:
+		e.Op, e.Cause, e.Err = "start", CriticalTimeout, fmt.Errorf("the constructor has been running for %v", critical)
+	case critical >= criticalLimit:
+		e.Op, e.Cause, e.Err = "critical section", CriticalTimeout, fmt.Errorf("it has been running for %v", critical)
+	case criticals != 1 && limit > 0 && turn >= limit:
 		e.Op, e.Cause, e.Err = "run", CPULimit, fmt.Errorf("one turn has been running for %v, and %v is the limit", turn, limit)
 		e.Hint = "let the object's code wait in State.Await"
 	default:

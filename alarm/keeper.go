@@ -95,3 +95,7 @@ func (k *Keeper) Clear(f func()) error {
 	k.s.cleared(rows)
 	return nil
 }
+
+// Reload makes the schedule read its rows again: the turn has taken back what it
+// had written.
+func (k *Keeper) Reload() { k.s.loaded = false }

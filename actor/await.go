@@ -1,0 +1,78 @@
+package actor
+
+import "context"
+
+// Await gives the baton back while f runs, and takes it again: other events of
+// the object may run meanwhile, except in a critical section. f must not use the
+// State. It begins when everything written so far is durable, so that what it tells
+// others is true.
+//
+// A [Call] that the object's code makes with its context awaits by itself.
+func (s *State) Await(ctx context.Context, f func(context.Context) error) error {
+	t, err := s.holder()
+	if err != nil {
+		return err
+	}
+	me := s.task
+	defer t.OnBreak(func(error) { me.wake.Set() })()
+	t.After(me.wake.Set) // when what was written is durable
+	if me.critical.Load() > 0 {
+		return s.stay(ctx, t, f)
+	}
+	s.turn, s.task = nil, nil
+	if !me.giveBack() {
+		return s.inc.err()
+	}
+	s.back.Set()
+	me.wake.Wait()
+	if gone := s.inc.err(); gone != nil {
+		return gone
+	}
+	err = f(ctx)
+	if gone := s.inc.h.post(s.inc, resume{me}); gone != nil {
+		return gone
+	}
+	me.wake.Wait()
+	if gone := s.inc.err(); gone != nil {
+		return gone
+	}
+	return err
+}
+
+// stay is Await in a critical section: the turn ends, the baton goes to nobody, and
+// the next turn is this task's as well. In a transaction the turn goes on.
+func (s *State) stay(ctx context.Context, t *Turn, f func(context.Context) error) error {
+	inc, me := s.inc, s.task
+	s.turn = nil
+	if !me.giveBack() {
+		return inc.err()
+	}
+	if s.nested == 0 {
+		t.end()
+	} else {
+		t.leave()
+	}
+	inc.turns.Add(1)
+	me.wake.Wait()
+	if gone := inc.err(); gone != nil {
+		return gone
+	}
+	err := f(ctx)
+	me.baton.Store(holds)
+	if gone := inc.err(); gone != nil {
+		return gone
+	}
+	inc.turns.Add(1)
+	if s.nested == 0 {
+		t.again()
+	}
+	s.turn = t
+	return err
+}
+
+// Sync waits until everything that the object has written so far is durable. Others
+// may run meanwhile, as in any await. Nothing that leaves the object needs it: a
+// reply, a call and an awaited function wait by themselves.
+func (s *State) Sync(ctx context.Context) error {
+	return s.Await(ctx, func(context.Context) error { return nil })
+}

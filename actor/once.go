@@ -1,0 +1,94 @@
+package actor
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// ErrUnfinished: the call had begun when its object was reset, and parts of it may be
+// durable.
+var ErrUnfinished = errors.New("the call began and its execution was lost")
+
+// Calls that have an identity leave a row: it says that the call has begun, in the
+// commit of its first turn, and what came of it, in that of its last.
+const (
+	onceFirst = "\x00call/"
+	onceEnd   = "\x00call0"
+	// onceKept is for how long a row is kept, from when the call was made: much longer
+	// than anybody repeats it.
+	onceKept = time.Minute
+	// onceSwept is how many rows that are too old a new one takes with it.
+	onceSwept = 4
+)
+
+// onceRow is a call that has begun.
+type onceRow struct {
+	Done bool   `json:"done,omitempty"`
+	Out  []byte `json:"out,omitempty"`
+	Err  string `json:"err,omitempty"`
+}
+
+// onceID makes the identity of a call. Identities order by time.
+func (h *Host) onceID() (string, error) {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(h.o.Clock.Now().UnixMilli()))
+	h.entropy.Lock()
+	defer h.entropy.Unlock()
+	if _, err := io.ReadFull(h.o.Entropy, b[8:]); err != nil {
+		return "", &Error{Op: "call", Err: err, Hint: "Options.Entropy has to be without end"}
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// recall answers a call that has begun before; false: it has not, and has now.
+func (e *call) recall(t *Turn) (answered bool, err error) {
+	b, err := t.Get(onceFirst + e.once)
+	if err != nil {
+		return false, err
+	}
+	if b == nil {
+		e.record(t, onceRow{})
+		return false, sweepOnce(t)
+	}
+	var row onceRow
+	if err := json.Unmarshal(b, &row); err != nil {
+		return false, err
+	}
+	switch {
+	case !row.Done:
+		err = &Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Err: ErrUnfinished, Hint: "look at what it has done before you ask for it again"}
+	case row.Err != "":
+		err = errors.New(row.Err)
+	}
+	t.After(func() { e.reply(row.Out, err) })
+	return true, nil
+}
+
+// record says in the turn's batch how far the call has come.
+func (e *call) record(t *Turn, row onceRow) {
+	b, err := json.Marshal(row)
+	if err != nil {
+		panic(err) // of plain values
+	}
+	t.Put(onceFirst+e.once, b)
+}
+
+// sweepOnce deletes the oldest rows, if they are too old.
+func sweepOnce(t *Turn) error {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(t.Now().Add(-onceKept).UnixMilli()))
+	old := storage.Range{Start: onceFirst, End: min(onceFirst+hex.EncodeToString(b[:]), onceEnd), Limit: onceSwept}
+	for e, err := range t.list(old) {
+		if err != nil {
+			return err
+		}
+		t.Delete(e.Key)
+	}
+	return nil
+}
