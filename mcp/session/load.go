@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kalpahost/kalpa/mcp/wire"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -89,7 +91,12 @@ func (s *state) load(src source, l Loss, now time.Time, o *out) error {
 	return nil
 }
 
+var errNotJSON = errors.New("the value is not JSON")
+
 func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
+	if !json.Valid(e.Value) {
+		return errNotJSON // all are; what is kept raw would be found out much later
+	}
 	switch key := e.Key; {
 	case key == keyMeta:
 		s.meta = &meta{}
@@ -101,6 +108,9 @@ func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
 	case key == keyResult:
 		s.result = e.Value
 	case key == keyInitialized:
+		if _, err := wire.Parse(e.Value); err != nil {
+			return err
+		}
 		s.initialized = e.Value
 	case key == keyRepeatable:
 		return s.loadRepeatable(e.Value)
@@ -115,8 +125,12 @@ func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
 		if err != nil {
 			return err
 		}
+		m, err := wire.Parse(e.Value)
+		if err != nil {
+			return err
+		}
 		s.heldNext = max(s.heldNext, n)
-		s.held = append(s.held, heldRow{n, mustParse(e.Value)})
+		s.held = append(s.held, heldRow{n, m})
 		s.heldBytes += int64(len(e.Value))
 	case strings.HasPrefix(key, prefixStream):
 		return s.loadStream(key[len(prefixStream):], e.Value)
@@ -194,10 +208,12 @@ func (s *state) loadLog(src source, st *stream, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if st.last, err = parseEventKey(e.Key); err != nil {
+		id, err := parseEventKey(e.Key)
+		if err != nil {
 			s.log.Error("an event is left alone", "key", e.Key, "error", err)
 			continue
 		}
+		st.last = id
 		st.bytes += int64(len(e.Value))
 	}
 	s.logBytes += st.bytes
