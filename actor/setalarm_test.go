@@ -19,11 +19,16 @@ import (
 // alarmed is an object whose alarm is set to whatever a caller wants.
 type alarmed struct {
 	state *actor.State
-	ran   *sync.Map // name -> alarm.Info of the last run; "fails" -> the error of runs
+	ran   *sync.Map // name -> alarm.Info of the last run; "fails" -> the error of runs; "sets" -> what they set the alarm to
 }
 
 func (a *alarmed) Alarm(_ context.Context, info alarm.Info) error {
 	a.ran.Store(a.state.ID().Name, info)
+	if at, ok := a.ran.Load("sets"); ok {
+		if err := a.state.SetAlarm(at.(time.Time)); err != nil {
+			return err
+		}
+	}
 	if err, ok := a.ran.Load("fails"); ok {
 		return err.(error)
 	}
@@ -143,5 +148,25 @@ func TestAnAlarmThatMovedAndIsDueRuns(t *testing.T) {
 	fire(t, h, moved)
 	if info, ok := ran.Load("one"); ok {
 		t.Errorf("an alarm that moved later ran early (I6): %+v", info)
+	}
+}
+
+// What a handler sets takes the place of its retries, if it then fails, and of the
+// deletion, if it does not.
+func TestAnAlarmSetByItsHandlerSupersedesItsRetries(t *testing.T) {
+	for name, failure := range map[string]error{"succeeds": nil, "fails": errors.New("no")} {
+		h, _, ran, set := alarmedWorld(t)
+		if _, err := set(morning); err != nil {
+			t.Fatal(err)
+		}
+		want := storage.Alarm{At: morning.Add(time.Hour)}
+		ran.Store("sets", want.At)
+		if failure != nil {
+			ran.Store("fails", failure)
+		}
+		fire(t, h, morning)
+		if row, err := h.Store().Alarm(t.Context(), alarmedID); err != nil || row != want {
+			t.Errorf("%s: the row is %+v (%v), want %+v", name, row, err, want)
+		}
 	}
 }

@@ -384,6 +384,9 @@ func TestBadRowsAreSetAsideAndTheOthersRun(t *testing.T) {
 		"policy": strings.Replace(string(o.rows[entryPrefix+"good"]), `"attempts":7`, `"attempts":-7`, 1),
 		"spec":   strings.Replace(string(o.rows[entryPrefix+"spec"]), `"delay"`, `"interval"`, 1),
 	}
+	good := string(o.rows[entryPrefix+"good"])
+	i := strings.Index(good, `"due":"`)
+	bad["year"] = good[:i] + `"due":"0000-01-01T00:00:00Z"` + good[i+len(`"due":"2026-03-02T09:00:01Z"`):]
 	bad["spec"] = strings.Replace(bad["spec"], `"1s"`, `"1 parsec"`, 1)
 	for id, v := range bad {
 		o.rows[entryPrefix+id] = []byte(v)
@@ -403,7 +406,7 @@ func TestBadRowsAreSetAsideAndTheOthersRun(t *testing.T) {
 		t.Errorf("%v ran, want %v", ran, want)
 	}
 	aside := o.aside()
-	for _, id := range []string{"json", "empty", "nothing", "newer", "kind", "policy", "spec", "callback", "gone", "cron"} {
+	for _, id := range []string{"json", "empty", "nothing", "newer", "kind", "policy", "year", "spec", "callback", "gone", "cron"} {
 		if v, ok := aside[id]; !ok {
 			t.Errorf("%s was not set aside", id)
 		} else if want, ok := bad[id]; ok && string(v) != want {
