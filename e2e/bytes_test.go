@@ -33,13 +33,18 @@ func TestHappyPathIsByteForByteTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	hosts := map[string]*host{"plain": serve(t, hosting{path: os.Getenv("KALPA_E2E_PROGRAM")})}
+	if !*update {
+		h := serve(t, hosting{flags: withAdmin})
+		h.arm(t, strike{Point: "before-flush", Tool: "another"}) // from here on each point is looked at
+		hosts["provoked"] = h
+	}
 	for name, h := range hosts {
 		got := happyPath(t, h, txtar.Parse(want))
 		if bytes.Equal(got, want) {
 			continue
 		}
 		if !*update {
-			t.Errorf("%s host:\n--- got\n%s--- want\n%s", name, got, want)
+			t.Errorf("%s:\n--- got\n%s--- want\n%s", name, got, want)
 		} else if err := os.WriteFile(file, got, 0o666); err != nil {
 			t.Fatal(err)
 		}
