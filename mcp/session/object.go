@@ -37,6 +37,9 @@ func (obj *object) Start(t *actor.Turn) error {
 	if err := obj.s.load(t, l, t.Now(), &o); err != nil {
 		return err
 	}
+	for _, e := range obj.svc.confirmed.of(obj.s.id) {
+		obj.s.step(&Flushed{Event: e.String()}, t.Now(), &o)
+	}
 	return obj.apply(t, &o)
 }
 
@@ -185,13 +188,16 @@ func (obj *object) trim(t *actor.Turn, tr trim) error {
 	}
 	if tr.whole {
 		t.Delete(prefixStream + tr.st.id)
+		obj.queue(t, kept{tr.st.id, tr.upto})
 		obj.s.forget(tr.st)
 	}
 	return nil
 }
 
-// tidyAfter is how long a confirmed flush may be known in memory only.
-const tidyAfter = time.Second
+// tidyAfter is how long a confirmed flush may be known in memory only: what a
+// process that is killed within it may tell again. Sessions that go on write it
+// earlier, along with something else.
+const tidyAfter = 250 * time.Millisecond
 
 // queue puts an effect behind the output gate.
 func (obj *object) queue(t *actor.Turn, e effect) {
@@ -226,6 +232,10 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		} else {
 			t.After(func() { obj.at(t, e) })
 		}
+	case kept:
+		t.After(func() { obj.svc.confirmed.written(obj.s.id, e.stream, e.upto) })
+	case listenLater:
+		t.After(func() { obj.later(e.after, listen{}) })
 	case tidyLater:
 		t.After(func() { obj.later(tidyAfter, tidy{}) })
 	case opened:

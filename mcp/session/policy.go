@@ -115,13 +115,13 @@ func (s *state) idleDeadline(now time.Time) time.Time {
 
 // keepDeadline is when something stored has been kept long enough: delivered
 // events, records of approvals, the session itself.
-func (s *state) keepDeadline(time.Time) time.Time {
+func (s *state) keepDeadline(now time.Time) time.Time {
 	switch {
 	case s.meta == nil:
 		return time.Time{}
 	case s.meta.Ended:
 		if s.rt.phase != none {
-			return time.Time{} // not before the runtime is reaped
+			return now.Add(closingLook) // not before the runtime is reaped; and if nobody is left to tell of that
 		}
 		return s.active.Add(teardown)
 	case s.cfg == nil:
@@ -149,6 +149,10 @@ func (s *state) expiry() time.Time {
 // maxTrims bounds the streams that one turn trims.
 const maxTrims = 1000
 
+// closingLook is how long an ended session waits to hear that its runtime is gone,
+// before it looks again.
+const closingLook = 10 * time.Second
+
 // teardown is how long an ended session keeps its rows, so that the reply to the
 // request that ended it gets out first.
 const teardown = time.Second
@@ -162,6 +166,7 @@ func (s *state) onRing(now time.Time, o *out) {
 	case s.meta.Ended:
 		if s.rt.phase == none && due(s.active.Add(teardown)) {
 			o.clear = true
+			o.do(kept{})
 			s.meta = nil
 			for _, st := range s.streams { // a flush that is confirmed from here on brings no row back
 				s.forget(st)
@@ -227,9 +232,10 @@ func (s *state) rest(now time.Time, o *out) {
 	}
 }
 
-// end marks the session as over for good.
+// end marks the session as over for good, from now on.
 func (s *state) end(o *out) {
 	s.meta.Ended = true
+	s.activity(s.now, o)
 	o.put(keyMeta, encode(s.meta))
 }
 

@@ -82,6 +82,9 @@ type streamRow struct {
 	Prime bool `json:"prime,omitempty"`
 }
 
+// EventKey is the key of an event's row, for who looks at the rows from outside.
+func EventKey(e EventID) string { return eventKey(e) }
+
 // eventKey orders the events of a stream as their ids are ordered.
 func eventKey(e EventID) string {
 	return fmt.Sprintf("%s%s/%014x%08x", prefixEvent, e.Stream, e.Epoch, e.Seq)

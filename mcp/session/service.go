@@ -66,6 +66,7 @@ type Service struct {
 	seams        seams.Session
 	telemetry    *telemetry
 	residents    atomic.Int64
+	confirmed    confirmed
 	rest         run.Signal // a runtime has ended
 
 	mu      sync.Mutex
@@ -180,6 +181,9 @@ func (s *Service) Send(ctx context.Context, id string, e Event) error {
 		if meta == nil {
 			return ErrUnknown
 		}
+	}
+	if f, ok := e.(*Flushed); ok {
+		s.confirmed.add(id, f.Event)
 	}
 	sock := e.socket()
 	return s.host.Send(oid, e, func(err error) { sock.End(End{Kind: Broken, Err: err}) })

@@ -34,9 +34,11 @@ type state struct {
 	sockets map[*Socket]*stream
 	behind  []*stream // whose row is behind
 	tidying bool      // a tidy is on its way
-	get     *stream   // the GET stream that unrelated messages go to
-	live    []*owed   // requests that wait for an answer, in the order of admission
-	marks   []mark    // what has been flushed and waits for the retention to pass
+	// listening: a listen is on its way.
+	listening bool
+	get       *stream // the GET stream that unrelated messages go to
+	live      []*owed // requests that wait for an answer, in the order of admission
+	marks     []mark  // what has been flushed and waits for the retention to pass
 	// liveBytes is the size of the requests in live.
 	liveBytes int64
 
@@ -205,6 +207,14 @@ type (
 		point actor.Point
 		row   *owed // nil: of no request
 	}
+	// kept says that a row tells of what was flushed of a stream; of an empty one,
+	// that nothing is left of the session.
+	kept struct {
+		stream string
+		upto   EventID
+	}
+	// listenLater asks for a listen after a time.
+	listenLater struct{ after time.Duration }
 	// tidyLater asks for a tidy in tidyAfter.
 	tidyLater struct{}
 	// readLater asks for reads in batches of their own; it comes back as an event, after
@@ -232,6 +242,8 @@ func (deliver) isEffect()      {}
 func (opened) isEffect()       {}
 func (closeRuntime) isEffect() {}
 func (reached) isEffect()      {}
+func (kept) isEffect()         {}
+func (listenLater) isEffect()  {}
 func (tidyLater) isEffect()    {}
 func (readLater) isEffect()    {}
 
@@ -273,6 +285,8 @@ type (
 	}
 	// ring is the alarm.
 	ring struct{}
+	// listen looks for what the GET stream has to carry by now.
+	listen struct{}
 	// tidy asks for the rows that are behind to be written.
 	tidy struct{}
 	// drain asks the session to come to rest; hasten, not to wait any longer.

@@ -42,6 +42,11 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.readSome(e.reads, o)
 	case ring:
 		s.onRing(now, o)
+	case listen:
+		s.listening = false
+		if s.get != nil && s.get.socket != nil {
+			s.unheard(s.get.socket, now, o)
+		}
 	case tidy:
 		s.tidying = false
 		s.tidy(o)
@@ -75,6 +80,7 @@ func (s *state) tidy(o *out) {
 		if st.dirty && s.streams[st.id] == st {
 			st.dirty = false
 			o.put(prefixStream+st.id, st.row())
+			o.do(kept{st.id, st.flushed})
 			if st.done() && st.socket == nil {
 				delete(s.streams, st.id) // storage has all that is left of it
 			}

@@ -34,6 +34,9 @@ func (s *state) append(st *stream, m wire.Message, answers wire.ID, o *out) {
 		o.do(push{st.socket, Frame{ID: st.last.String(), Data: m.Bytes(), Answers: answers}})
 		st.sent = st.last
 	}
+	if answers != "" && st.post && st.socket == nil {
+		s.listenLater(grace-s.now.Sub(st.detached), o)
+	}
 	if answers == "" && len(st.owes) > 0 {
 		o.do(reached{actor.BetweenEvents, st.owes[0]})
 	}
@@ -85,6 +88,7 @@ func (s *state) trimFirst(o *out) int64 {
 			o.delete(eventKey(EventID{m.upto.Stream, m.upto.Epoch, seq}))
 		}
 		o.delete(prefixStream + m.upto.Stream)
+		o.do(kept{m.upto.Stream, m.upto})
 		s.logBytes -= m.bytes
 		return m.bytes
 	case st == nil && m.whole:
@@ -281,10 +285,13 @@ func (s *state) unheard(sock *Socket, now time.Time, o *out) {
 	s.held, s.heldBytes = nil, 0
 	var left, later []read
 	for _, p := range s.streams {
-		if !p.post || p.socket != nil || !p.flushed.Less(p.last) {
+		if !p.post || !p.flushed.Less(p.last) {
 			continue
 		}
-		waits := p.resumable() && now.Sub(p.detached) <= grace
+		waits := p.resumable() && now.Sub(p.detached) < grace
+		if waits && p.socket == nil {
+			s.listenLater(grace-now.Sub(p.detached), o)
+		}
 		r := read{st: p, after: p.flushed, carry: carry{lost: waits}}
 		if p.loaded && now.Sub(p.detached) < headStart {
 			later = append(later, r)
@@ -298,6 +305,15 @@ func (s *state) unheard(sock *Socket, now time.Time, o *out) {
 	s.readSome(left, o)
 	if len(later) > 0 {
 		o.do(readLater{later, headStart})
+	}
+}
+
+// listenLater has the GET stream looked at again: a client that holds one open all
+// the time must get there what it did not come back for.
+func (s *state) listenLater(after time.Duration, o *out) {
+	if s.get != nil && s.get.socket != nil && !s.listening {
+		s.listening = true
+		o.do(listenLater{max(after, 0)})
 	}
 }
 
@@ -328,6 +344,7 @@ func (s *state) toGet(p page, o *out) {
 		}
 		if s.get == nil || p.carry.lost && !lostExecution(m) || slices.ContainsFunc(s.live, func(r *owed) bool { return r.ID == f.Answers }) {
 			kept = true
+			s.listenLater(grace, o)
 			continue
 		}
 		if n := int64(len(f.Data)); o.moved > 0 && o.moved+n > maxMoved {
@@ -395,7 +412,8 @@ func (s *state) onAttach(a *Attach, now time.Time, o *out) {
 		s.onPost(&p, now, o)
 		return
 	}
-	if r := s.check(p.Caller, ""); r != nil {
+	// A session that has ended meanwhile still delivers what it has answered.
+	if r := s.check(p.Caller, ""); r != nil && s.alive() {
 		refuse(a.Socket, r, o)
 		return
 	}
