@@ -23,6 +23,8 @@ type Process struct {
 	held    []event // what has become ready while it is paused
 	waiting []*waiter
 	wrong   time.Duration // how far its wall clock is off
+	// OnKill is an event of the world's that follows the end of the process.
+	OnKill func()
 }
 
 var (
@@ -40,6 +42,9 @@ func (p *Process) Kill() {
 		return
 	}
 	p.dead, p.held = true, nil
+	if p.OnKill != nil {
+		p.s.Do(p.OnKill)
+	}
 	for _, w := range p.waiting {
 		w.killed, w.w.ended = true, make(chan struct{})
 		w.wake <- struct{}{}
@@ -93,6 +98,16 @@ func (p *Process) AfterDone(ctx context.Context, f func()) (stop func() bool) {
 	return func() bool { return true }
 }
 
+// Sleep lets d pass, in the middle of an event of the process.
+func (p *Process) Sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	awake := p.Signal()
+	p.AfterFunc(d, awake.Set)
+	awake.Wait()
+}
+
 // signal is one that an event of the process waits for.
 type signal struct {
 	p      *Process
@@ -137,6 +152,8 @@ type Context struct {
 	err   error
 	funcs map[int]func()
 	next  int
+
+	deadline time.Time // zero: none
 }
 
 // NewContext returns a context that Cancel ends.
@@ -158,6 +175,9 @@ func (c *Context) Cancel(err error) {
 	}
 	c.funcs = nil
 }
+
+// Deadline implements context.Context.
+func (c *Context) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
 // Done implements context.Context.
 func (c *Context) Done() <-chan struct{} { return c.done }

@@ -26,6 +26,9 @@ type Scheduler struct {
 	later timers
 	seq   uint64
 	steps uint64
+	// trace is a hash of all that was drawn, in order; onStep is told it at each step.
+	trace  uint64
+	onStep func(step, hash uint64)
 
 	// The loop belongs to one goroutine at a time. An event that waits keeps its
 	// goroutine, with its stack, and another goroutine takes the loop over.
@@ -150,6 +153,7 @@ func (s *Scheduler) turn() {
 		e, ok := s.next()
 		s.idle++ // from here on, unless there is something to do
 		if !ok {
+			s.process = nil
 			s.over <- struct{}{}
 			return
 		}
@@ -193,6 +197,11 @@ func (s *Scheduler) next() (e event, ok bool) {
 			continue
 		}
 		s.steps++
+		// Two runs that do not do the same differ in what is ready, and when.
+		s.trace = (s.trace ^ uint64(s.now.UnixNano()) ^ uint64(i)<<48 ^ uint64(len(s.ready))<<56) * 0x100000001b3
+		if s.onStep != nil {
+			s.onStep(s.steps, s.trace)
+		}
 		return e, true
 	}
 	return e, false

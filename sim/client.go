@@ -1,0 +1,505 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/kalpahost/kalpa/internal/run"
+	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/mcp/wire"
+)
+
+// Kind is a way in which clients behave in the field.
+type Kind string
+
+// The kinds.
+const (
+	Official Kind = "official" // the SDK's: resumes from the last event id, with back-off, and listens
+	Stubborn Kind = "stubborn" // never resumes; opens a fresh GET instead
+	Repeater Kind = "repeater" // sends every request twice at once, with one id
+	Mute     Kind = "mute"     // does not read what comes
+	Retrier  Kind = "retrier"  // official, and repeats what was lost before it started
+	Deleter  Kind = "deleter"  // official, and ends its session in the middle
+)
+
+// Kinds are all of them.
+var Kinds = []Kind{Official, Stubborn, Repeater, Mute, Retrier, Deleter}
+
+// resumes: the client does what it takes to get every answer.
+func (k Kind) resumes() bool { return k == Official || k == Retrier || k == Repeater }
+
+// listens: the client holds a GET stream open.
+func (k Kind) listens() bool { return k != Mute }
+
+// client is a model client. Its code is ordinary code that waits.
+type client struct {
+	w    *World
+	plan *ClientPlan
+	name string
+	kind Kind
+	p    *Process
+	rand *rand.Rand
+
+	session string
+	version string
+	opened  run.Signal
+	next    int
+	pending []*request // that have no answer
+	logs    map[string][]entry
+	closing bool
+}
+
+// entry is an event that the client has got.
+type entry struct {
+	id   session.EventID
+	data string
+}
+
+func (w *World) newClient(plan *ClientPlan) *client {
+	p := w.s.NewProcess()
+	c := &client{w: w, plan: plan, name: plan.Name, kind: plan.Kind, p: p, rand: w.s.Rand("client " + plan.Name), opened: p.Signal(), logs: map[string][]entry{}}
+	p.AfterFunc(plan.At, c.run)
+	return c
+}
+
+// run opens a session, and does in it what is planned.
+func (c *client) run() {
+	for !c.open() {
+		if c.w.settling {
+			return
+		}
+		c.p.Sleep(c.backOff(1))
+	}
+	if c.kind.listens() {
+		c.p.Go(c.listen)
+	}
+	for i := range c.plan.Ops {
+		op := &c.plan.Ops[i]
+		c.p.AfterFunc(op.At, func() { c.do(op) })
+	}
+	if c.plan.Delete > 0 {
+		c.p.AfterFunc(c.plan.Delete, c.end)
+	}
+}
+
+func (c *client) backOff(try int) time.Duration {
+	d := time.Second << min(try-1, 4)
+	return d + time.Duration(c.rand.Int64N(int64(d)/2))
+}
+
+func (c *client) header() map[string]string {
+	h := map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+	if c.session != "" {
+		h["Mcp-Session-Id"], h["Mcp-Protocol-Version"] = c.session, c.version
+	}
+	return h
+}
+
+// open sends initialize, and reports whether there is a session.
+func (c *client) open() bool {
+	c.version = c.plan.Version
+	r := &request{client: c, tool: "initialize", id: "0", sent: c.w.s.now}
+	c.w.history.add(r)
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{"elicitation":{}},"clientInfo":{"name":%q,"version":"1"}}}`, c.version, c.name)
+	x := c.w.net.Send(c.p, Request{"POST", c.header(), []byte(body)})
+	rd := reader{c: c, x: x, own: r}
+	rd.all(c.w.plan.patience())
+	if r.answers == 0 || r.lost != nil || r.value != "ok" {
+		r.given = true
+		return false
+	}
+	c.session = rd.header.session
+	s := c.w.history.session(c.session)
+	s.created, s.last = true, c.w.s.now
+	c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return true
+}
+
+// post sends what needs no answer.
+func (c *client) post(body string) {
+	rd := reader{c: c, x: c.w.net.Send(c.p, Request{"POST", c.header(), []byte(body)})}
+	rd.all(c.w.plan.patience())
+}
+
+// do calls a tool.
+func (c *client) do(op *Op) {
+	if c.closing {
+		return
+	}
+	for range 1 + c.w.boolInt(c.kind == Repeater) {
+		r := &request{client: c, tool: op.Tool, id: strconv.Itoa(c.next + 1), sent: c.w.s.now}
+		c.w.history.add(r)
+		c.pending = append(c.pending, r)
+		c.p.Go(func() { c.call(op, r) })
+	}
+	c.next++
+}
+
+func (c *client) call(op *Op, r *request) {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":{"n":%q,"ms":%d,"bytes":%d},"_meta":{"progressToken":"t%s"}}}`,
+		r.id, op.Tool, r.n, op.Takes.Milliseconds(), op.Bytes, r.n)
+	request := Request{"POST", c.header(), []byte(body)}
+	x := c.w.net.Send(c.p, request)
+	rd := reader{c: c, x: x, own: r}
+	if c.kind == Mute {
+		r.given = true
+		return
+	}
+	if op.Leave > 0 {
+		c.p.AfterFunc(op.Leave, func() {
+			if r.answers == 0 {
+				c.w.sometimes("client leaves")
+				x.Cut()
+			}
+		})
+	}
+	rd.all(c.w.plan.patience())
+	c.resume(r, &rd)
+	if r.lost != nil && !r.lost.Started && c.kind == Retrier && !c.closing {
+		again := *op
+		c.w.sometimes("retried what had not started")
+		c.do(&again)
+	}
+}
+
+// resume comes back for an answer that has not come.
+func (c *client) resume(r *request, rd *reader) {
+	for try := 1; r.answers == 0 && !c.closing; try++ {
+		switch {
+		case rd.refused:
+			c.drop(r)
+			return
+		case !rd.headed:
+			r.failed = true // nothing is known; a GET may bring the answer yet
+			return
+		case rd.last == "" || c.kind == Stubborn:
+			if rd.ended && rd.last == "" {
+				c.w.history.violate("I1", "the stream of request %s (%s) ended without its answer and without an event id to resume from", r.n, r.tool)
+			}
+			return
+		}
+		c.p.Sleep(c.backOff(try))
+		c.w.sometimes("resumed a POST's stream")
+		h := c.header()
+		h["Last-Event-ID"] = rd.last
+		again := reader{c: c, x: c.w.net.Send(c.p, Request{"GET", h, nil}), own: r, last: rd.last, headed: true, resumed: true}
+		again.all(c.w.plan.patience())
+		if again.refused && again.status == 404 {
+			c.missing("GET")
+			return
+		}
+		rd.last, rd.ended = again.last, again.ended
+	}
+}
+
+// listen holds a GET stream open.
+func (c *client) listen() {
+	last := ""
+	for try := 1; !c.closing; try++ {
+		h := c.header()
+		if last != "" && c.kind != Stubborn {
+			h["Last-Event-ID"] = last
+		}
+		rd := reader{c: c, x: c.w.net.Send(c.p, Request{"GET", h, nil}), last: last}
+		rd.all(24 * time.Hour)
+		if c.closing || c.w.over {
+			return
+		}
+		switch {
+		case rd.status == 404:
+			c.missing("GET")
+			return
+		case rd.status == 204: // nothing is left of that stream: a fresh one
+			last = ""
+		case rd.headed && !rd.refused:
+			last, try = rd.last, 1
+		}
+		c.p.Sleep(c.backOff(try))
+	}
+}
+
+// missing is a session of which the host says that it is not there.
+func (c *client) missing(what string) {
+	s := c.w.history.session(c.session)
+	if !s.ended && c.w.s.now.Sub(s.last) < c.w.plan.Lifetime {
+		c.w.history.violate("I13", "%s of client %s: the session %s is not found, and it has not ended", what, c.name, c.session)
+	}
+}
+
+// end deletes the session.
+func (c *client) end() {
+	c.closing = true
+	c.w.history.session(c.session).ended = true
+	rd := reader{c: c, x: c.w.net.Send(c.p, Request{"DELETE", c.header(), nil})}
+	rd.all(c.w.plan.patience())
+	c.w.sometimes("session deleted")
+}
+
+// unanswered is the request, or another with its id when a GET brought an error that
+// was taken for its answer: errors don't say whose they are.
+func (c *client) unanswered(r *request) *request {
+	if r.answers == 0 {
+		return r
+	}
+	for _, o := range c.pending {
+		if o.id == r.id && o.answers == 0 {
+			return o
+		}
+	}
+	return r
+}
+
+// leave ends all that the client has open.
+func (c *client) leave() {
+	c.closing = true
+	for _, x := range slices.Clone(c.w.net.open) {
+		if x.client == c.p {
+			x.Leave()
+		}
+	}
+	c.p.Kill()
+}
+
+func (c *client) drop(r *request) {
+	c.pending = slices.DeleteFunc(c.pending, func(o *request) bool { return o == r })
+}
+
+// reader reads the response to one HTTP request.
+type reader struct {
+	c       *client
+	x       *Exchange
+	own     *request // that the exchange is about; nil for a GET stream
+	resumed bool
+
+	headed  bool // the head of a 200 has come
+	refused bool // another status
+	ended   bool // the server ended the body
+	status  int
+	header  struct{ session string }
+	last    string // event id
+	buf     bytes.Buffer
+	json    bytes.Buffer
+	sse     bool
+	// answers that were on the stream, by id: those of a GET.
+	position session.EventID
+}
+
+// all reads until the end, or until d passes without a piece.
+func (rd *reader) all(d time.Duration) {
+	for {
+		p, ok := rd.x.Read(d)
+		if !ok {
+			rd.x.Leave()
+			return
+		}
+		if rd.c.w.notes.log != nil {
+			rd.c.w.note("%s %s %s got %d %q %v", rd.c.name, rd.x.request.Method, rd.x.request.Body, p.Status, p.Data, p.Err)
+		}
+		switch {
+		case p.Status != 0:
+			rd.head(p)
+		case p.Err != nil:
+			rd.ended = p.Err == io.EOF
+			if rd.ended && !rd.sse && rd.json.Len() > 0 {
+				rd.document()
+			}
+			return
+		case rd.sse:
+			rd.buf.Write(p.Data)
+			rd.events()
+		default:
+			rd.json.Write(p.Data)
+		}
+		if rd.c.w.over {
+			return
+		}
+	}
+}
+
+func (rd *reader) head(p Piece) {
+	rd.status = p.Status
+	rd.sse = strings.HasPrefix(p.Header.Get("Content-Type"), "text/event-stream")
+	rd.header.session = p.Header.Get("Mcp-Session-Id")
+	switch {
+	case p.Status == 200:
+		rd.headed = true
+		if rd.own != nil {
+			rd.own.taken = true
+			rd.c.w.history.session(rd.header.session).last = rd.c.w.s.now
+		}
+	case p.Status >= 300:
+		rd.refused = true
+		rd.c.w.sometimes(fmt.Sprintf("status %d", p.Status))
+		if p.Status == 404 && rd.c.session != "" {
+			rd.c.missing(rd.x.request.Method)
+		}
+	}
+}
+
+// document is a response in JSON: a refusal, or a front's last resort.
+func (rd *reader) document() {
+	m, err := wire.Parse(rd.json.Bytes())
+	if err != nil || m.Kind() != wire.Response || rd.own == nil || rd.resumed {
+		return
+	}
+	if lost := lostOf(m); lost != nil {
+		rd.refused = false
+		rd.answered(rd.own, m, true)
+		return
+	}
+	rd.own.refused = true
+	rd.c.drop(rd.own)
+}
+
+// events takes the events that have come whole.
+func (rd *reader) events() {
+	for {
+		raw, rest, whole := bytes.Cut(rd.buf.Bytes(), []byte("\n\n"))
+		if !whole {
+			return
+		}
+		event := string(raw)
+		rd.buf.Next(rd.buf.Len() - len(rest))
+		var id, data string
+		for line := range strings.SplitSeq(event, "\n") {
+			switch name, value, _ := strings.Cut(line, ": "); name {
+			case "id":
+				id = value
+			case "data":
+				data = value
+			}
+		}
+		rd.event(id, data)
+	}
+}
+
+func (rd *reader) event(id, data string) {
+	lastResort := false
+	if id != "" {
+		rd.last = id
+		lastResort = session.IsTold(id)
+		if !lastResort {
+			rd.inOrder(id, data)
+		}
+	}
+	if data == "" {
+		return
+	}
+	m, err := wire.Parse([]byte(data))
+	if err != nil {
+		rd.c.w.history.violate("I11", "client %s got what is no message: %q", rd.c.name, data)
+		return
+	}
+	switch {
+	case m.Kind() == wire.Response:
+		rd.response(m, lastResort || id == "")
+	case m.Kind() == wire.Request:
+		rd.asked(m)
+	}
+}
+
+// inOrder checks an event's place in its stream: what comes twice is the same, and
+// nothing is left out.
+func (rd *reader) inOrder(text, data string) {
+	id, err := session.ParseEventID(text)
+	if err != nil {
+		rd.c.w.history.violate("I11", "client %s got the event id %q", rd.c.name, text)
+		return
+	}
+	if data == "" { // it tells where the stream stands
+		return
+	}
+	log := rd.c.logs[id.Stream]
+	for _, e := range log {
+		if e.id == id {
+			if e.data != data {
+				rd.c.w.history.violate("I11", "event %s has two contents: %s and %s", text, e.data, data)
+			}
+			rd.c.w.sometimes("event replayed")
+			return
+		}
+	}
+	var last session.EventID
+	if len(log) > 0 {
+		last = log[len(log)-1].id
+	}
+	if next := id.Epoch == last.Epoch && id.Seq == last.Seq+1 || id.Epoch > last.Epoch && id.Seq == 1; !next {
+		rd.c.w.history.violate("I11", "client %s got event %s after %s", rd.c.name, text, last)
+	}
+	rd.c.logs[id.Stream] = append(log, entry{id, data})
+}
+
+// response attributes a response to the request that it answers.
+func (rd *reader) response(m wire.Message, lastResort bool) {
+	if rd.own != nil && string(m.ID()) == rd.own.id {
+		rd.answered(rd.c.unanswered(rd.own), m, lastResort)
+		return
+	}
+	if rd.own != nil {
+		rd.c.w.history.violate("I1", "the stream of request %s (id %s) carries the answer to id %s", rd.own.n, rd.own.id, m.ID())
+		return
+	}
+	// On a GET: what was lost, or what nobody came back for. Of requests with one id,
+	// a result says whose it is, and an error does not.
+	n := gjson.GetBytes(m.Result(), "n").String()
+	for _, r := range rd.c.pending {
+		if r.id == string(m.ID()) && r.answers == 0 && (n == "" || n == r.n) {
+			rd.c.w.sometimes("answered on a GET")
+			rd.answered(r, m, lastResort)
+			return
+		}
+	}
+	if rd.c.w.history.toldAgain(rd.c, string(m.ID())) {
+		return
+	}
+	rd.c.w.history.violate("I1", "a GET of client %s carries an answer to id %s, which waits for none: %s", rd.c.name, m.ID(), m)
+}
+
+func (rd *reader) answered(r *request, m wire.Message, lastResort bool) {
+	lost := lostOf(m)
+	value := gjson.GetBytes(m.Result(), "value").String()
+	switch {
+	case r.tool == "initialize" && !m.IsError():
+		value = "ok"
+	case lost == nil && m.IsError():
+		value = ""
+		r.given = true
+	case lost == nil && r.tool != "initialize" && rd.c.kind != Repeater && gjson.GetBytes(m.Result(), "n").String() != r.n:
+		rd.c.w.history.violate("I1", "request %s got the answer to another: %s", r.n, m)
+	}
+	rd.c.w.history.answered(r, value, lost, lastResort)
+	rd.c.drop(r)
+}
+
+// asked answers a question of the server's, as the plan says.
+func (rd *reader) asked(m wire.Message) {
+	c := rd.c
+	if c.kind == Mute || c.rand.Float64() < 0.2 {
+		return // nobody is there
+	}
+	wait := time.Duration(c.rand.Int64N(int64(c.w.plan.Approval) * 3 / 2))
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{}}}`, m.ID())
+	c.p.AfterFunc(wait, func() {
+		if !c.closing {
+			c.post(body)
+			c.w.sometimes("a person answered")
+		}
+	})
+}
+
+// lostOf reads an error -32010; nil for anything else.
+func lostOf(m wire.Message) *lostError {
+	if !m.IsError() || gjson.GetBytes(m.Error(), "code").Int() != int64(wire.LostExecution) {
+		return nil
+	}
+	d := gjson.GetBytes(m.Error(), "data")
+	return &lostError{d.Get("reason").String(), d.Get("started").Bool(), d.Get("retryable").Bool()}
+}

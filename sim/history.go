@@ -1,0 +1,230 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// history is what happened that anybody outside could see, and the judge of it.
+type history struct {
+	w        *World
+	requests []*request
+	byN      map[string]*request
+	sessions map[string]*seen
+	crashes  []time.Time
+	violated *Violation
+}
+
+// Violation is an invariant that does not hold.
+type Violation struct {
+	Invariant string // "I1"
+	Text      string
+	Step      uint64
+	At        time.Duration // since the start of the world
+}
+
+func (v *Violation) Error() string {
+	return fmt.Sprintf("%s violated at step %d, %v: %s", v.Invariant, v.Step, v.At, v.Text)
+}
+
+// request is one JSON-RPC request of a model client's.
+type request struct {
+	n       string // which it is, in the whole world
+	client  *client
+	tool    string
+	id      string // raw
+	sent    time.Time
+	taken   bool // the head of a 200 has come: the front has accepted it
+	refused bool // it was refused, and has not run
+	failed  bool // the connection broke, and nothing is known
+	given   bool // the client has given up
+
+	answers int
+	last    int // answers that were a front's last resort
+	lost    *lostError
+	value   string
+	done    time.Time
+	// runs is how often a runtime got it.
+	runs int
+}
+
+// lostError is what an error -32010 says.
+type lostError struct {
+	Reason             string
+	Started, Retryable bool
+}
+
+// seen is a session as the world sees it.
+type seen struct {
+	epoch     uint64
+	resident  *resident
+	created   bool // its id has been told to a client
+	ended     bool // a DELETE was sent
+	last      time.Time
+	residents int
+}
+
+func newHistory(w *World) *history {
+	return &history{w: w, byN: map[string]*request{}, sessions: map[string]*seen{}}
+}
+
+func (h *history) session(id string) *seen {
+	s := h.sessions[id]
+	if s == nil {
+		s = &seen{}
+		h.sessions[id] = s
+	}
+	return s
+}
+
+// violate notes the first violation, and stops the world.
+func (h *history) violate(invariant, format string, a ...any) {
+	if h.violated == nil {
+		h.violated = &Violation{invariant, fmt.Sprintf(format, a...), h.w.s.steps, h.w.s.now.Sub(h.w.start)}
+		h.w.note("VIOLATION %v", h.violated)
+		h.w.s.Stop()
+	}
+}
+
+func (h *history) add(r *request) {
+	r.n = fmt.Sprintf("n%d", len(h.requests))
+	h.requests = append(h.requests, r)
+	h.byN[r.n] = r
+}
+
+// started is told by a runtime that it has got a request.
+func (h *history) started(session, n string) {
+	if r := h.byN[n]; r != nil {
+		r.runs++
+		if r.lost != nil && !r.lost.Started && r.client.kind != Repeater {
+			h.violate("I1", "request %s was lost with started: false, and the runtime got it after that", n)
+		}
+		if r.client.session != "" && r.client.session != session {
+			h.violate("I1", "request %s of session %s reached the runtime of session %s", n, r.client.session, session)
+		}
+	}
+}
+
+// answered is told by a client of a response to a request. lastResort: the front
+// wrote it without the session.
+func (h *history) answered(r *request, value string, lost *lostError, lastResort bool) {
+	r.answers++
+	if lastResort {
+		r.last++
+	}
+	r.done = h.w.s.now
+	h.w.latency(r)
+	switch {
+	case r.answers-r.last > 1, r.answers > 1 && r.last == 0:
+		h.violate("I1", "request %s (%s, id %s) was answered %d times", r.n, r.tool, r.id, r.answers)
+	case lost != nil && !lost.Started && r.runs > 0 && r.client.kind != Repeater: // of two with one id, which?
+		h.violate("I1", "request %s was lost with started: false, and a runtime had got it", r.n)
+	}
+	if lost != nil {
+		r.lost = lost
+		h.w.sometimes("lost: " + lost.Reason)
+	} else {
+		r.value = value
+	}
+}
+
+// unconfirmed is how long a host may know only in memory that an answer has been
+// flushed: one that is killed within it may answer again on a GET.
+const unconfirmed = 2 * time.Second
+
+// maxTurn is how long a turn may go on.
+const maxTurn = 35 * time.Second
+
+// toldAgain reports that an answer to an id was told before, by a host that was
+// killed before it could know that for good.
+func (h *history) toldAgain(c *client, id string) bool {
+	within := unconfirmed
+	for _, r := range h.requests {
+		if r.client == c && r.tool == "spin" {
+			within = maxTurn // while a turn goes on, nothing is confirmed
+		}
+	}
+	for _, r := range h.requests {
+		if r.client == c && r.id == id && r.answers > 0 && slices.ContainsFunc(h.crashes, func(at time.Time) bool {
+			return at.Add(within).After(r.done) && r.done.Add(within).After(at)
+		}) {
+			h.w.sometimes("told again by a host that was killed")
+			return true
+		}
+	}
+	return false
+}
+
+// end judges what can be judged only when all has come to rest.
+func (h *history) end() {
+	for _, r := range h.requests {
+		c := r.client
+		if r.taken && r.answers == 0 && !r.given && c.kind.resumes() && c.session != "" && !h.session(c.session).ended {
+			h.violate("I1", "request %s (%s, id %s, sent at %v) of client %s was accepted and never answered", r.n, r.tool, r.id, r.sent.Sub(h.w.start), c.name)
+			return
+		}
+		if r.refused && r.runs > 0 {
+			h.violate("I1", "request %s was refused, and a runtime got it", r.n)
+			return
+		}
+	}
+	h.linearizable()
+}
+
+// counting is a counter that is incremented: the state is how often.
+var counting = porcupine.NondeterministicModel{
+	Init: func() []any { return []any{0} },
+	Step: func(state, _, output any) []any {
+		was, out := state.(int), output.(string)
+		switch {
+		case out == "": // nothing is known of it
+			return []any{was, was + 1}
+		case out == fmt.Sprint(was+1):
+			return []any{was + 1}
+		}
+		return nil
+	},
+	Equal: func(a, b any) bool { return a == b },
+}
+
+// linearizable checks the counters: an increment that was acknowledged has happened
+// once, between its request and its answer, and one of which nothing is known at
+// most once.
+func (h *history) linearizable() {
+	bySession := map[string][]porcupine.Operation{}
+	far := int64(1) << 62
+	for i, r := range h.requests {
+		switch {
+		case r.tool != "incr" || r.refused || r.client.session == "", r.lost != nil && !r.lost.Started && r.client.kind != Repeater:
+			continue
+		}
+		op := porcupine.Operation{ClientId: i, Call: r.sent.UnixNano(), Output: r.value, Return: far}
+		if r.value != "" {
+			op.Return = r.done.UnixNano()
+		} else if r.runs == 0 {
+			continue // nobody has run it
+		}
+		bySession[r.client.session] = append(bySession[r.client.session], op)
+	}
+	for _, id := range sortedKeys(bySession) {
+		ops := bySession[id]
+		slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+		if !porcupine.CheckOperations(counting.ToModel(), ops) {
+			h.violate("I3", "the counter of session %s is not linearizable: %v", id, ops)
+			return
+		}
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+var allRows storage.Range
+
+// Result is what a run came to.
+type Result struct {
+	Plan      *Plan
+	Violation *Violation // nil: everything held
+	Notes     []string   // the latest that happened
+
+	Steps    uint64
+	Virtual  time.Duration
+	Real     time.Duration
+	Requests int
+	Answered int
+	Lost     int
+	Refused  int
+	Open     int // sent, and nothing is known of them
+	Boots    int
+	Alarms   uint64
+	Trace    uint64         // a hash of all that happened, in order
+	Covered  map[string]int // what has happened how often
+
+	// With Options.Record.
+	Samples   []Sample
+	Latencies []Latency
+	Marks     []Mark
+}
+
+// Mark is a fault, on the time axis.
+type Mark struct {
+	At   time.Duration
+	What string
+}
+
+// Options say how to run a plan.
+type Options struct {
+	// Broken is a part that is broken on purpose. Nil: none.
+	Broken *Broken
+	// Record keeps what the pictures need.
+	Record bool
+	// Log is told all that happens, line by line. Nil: nobody is.
+	Log io.Writer
+	// Steps, if not nil, is told the hash of the trace at each step.
+	Steps func(step, hash uint64)
+}
+
+// Run runs a plan: first while things go wrong, then until all has come to rest,
+// and until every session's lifetime has passed.
+func Run(p *Plan, o Options) (*Result, error) {
+	began := wall()
+	w := newWorld(p, o.Broken)
+	w.record, w.s.onStep = o.Record, o.Steps
+	w.notes.world, w.notes.log = w, o.Log
+	w.boot()
+	for i := range p.Clients {
+		w.clients = append(w.clients, w.newClient(&p.Clients[i]))
+	}
+	var marks []Mark
+	for i := range p.Faults {
+		f := &p.Faults[i]
+		w.s.After(f.At, func() {
+			w.note("fault %s n=%d takes=%v cause=%v point=%v", f.Kind, f.N, f.Takes, f.Cause, f.Point)
+			marks = append(marks, Mark{w.s.now.Sub(w.start), f.Kind})
+			faults[f.Kind](w, f)
+		})
+	}
+	w.s.After(lookEvery, w.look)
+	err := w.s.Run(w.start.Add(p.Length))
+	if err == nil && w.history.violated == nil {
+		w.heal()
+		err = w.s.Run(w.start.Add(p.Length + p.settle()))
+	}
+	if err == nil && w.history.violated == nil {
+		w.rest()
+	}
+	if err == nil && w.history.violated == nil {
+		for _, c := range w.clients {
+			c.leave()
+		}
+		err = w.s.Run(w.s.now.Add(2*p.Evict + time.Minute))
+	}
+	if err == nil && w.history.violated == nil {
+		w.left()
+		err = w.s.Run(w.s.now.Add(2 * p.Lifetime))
+	}
+	if err == nil && w.history.violated == nil {
+		w.gone()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("seed %#x: an event panicked: %w", p.Seed, err)
+	}
+	r := w.result(began)
+	r.Marks = marks
+	w.close()
+	return r, nil
+}
+
+// settle is how long it takes until all has come to rest: every ceiling may have to
+// pass, and then the idle time-out, and the retention.
+func (p *Plan) settle() time.Duration {
+	return 2*p.patience() + p.Idle + p.Evict + 2*p.Retention + 2*time.Minute
+}
+
+func (w *World) result(began time.Time) *Result {
+	r := &Result{
+		Plan: w.plan, Violation: w.history.violated, Notes: w.notes.last(), Steps: w.s.steps, Virtual: w.s.now.Sub(w.start), Real: wall().Sub(began),
+		Boots: w.boots, Trace: w.s.trace, Covered: maps.Clone(w.covered), Samples: w.watch.samples, Latencies: w.watch.answered,
+	}
+	for _, q := range w.history.requests {
+		r.Requests++
+		switch {
+		case q.lost != nil:
+			r.Lost++
+		case q.answers > 0:
+			r.Answered++
+		case q.refused:
+			r.Refused++
+		default:
+			r.Open++
+		}
+	}
+	return r
+}
+
+// close ends all that is still there.
+func (w *World) close() {
+	w.over = true
+	w.host.p.Kill()
+	for _, c := range w.clients {
+		c.p.Kill()
+	}
+	w.s.Close()
+}

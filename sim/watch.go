@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"time"
+)
+
+// watch looks at the world from time to time, and keeps what is drawn later.
+type watch struct {
+	samples  []Sample
+	fired    uint64 // alarms, at the last look
+	answered []Latency
+}
+
+// Sample is what the world holds at a moment.
+type Sample struct {
+	At        time.Duration
+	Residents []int // by isolate
+	Heap      []int64
+}
+
+// Latency is how long an answer took.
+type Latency struct {
+	At, Took time.Duration
+	Lost     bool
+}
+
+// lookEvery is how often the world is looked at.
+const lookEvery = time.Second
+
+func (v *watch) resident(w *World) { v.sample(w) }
+
+func (v *watch) sample(w *World) {
+	if !w.record {
+		return
+	}
+	s := Sample{At: w.s.now.Sub(w.start)}
+	for i := range w.plan.Isolates {
+		s.Residents = append(s.Residents, w.residents[i])
+		var heap int64
+		if w.host.up {
+			heap = w.host.actors.Heap(i)
+		}
+		s.Heap = append(s.Heap, heap)
+	}
+	v.samples = append(v.samples, s)
+}
+
+// latency notes how long an answer took.
+func (w *World) latency(r *request) {
+	if w.record {
+		w.watch.answered = append(w.watch.answered, Latency{r.done.Sub(w.start), r.done.Sub(r.sent), r.lost != nil})
+	}
+}
+
+// look checks what must hold at any moment.
+func (w *World) look() {
+	if w.over {
+		return
+	}
+	w.s.After(lookEvery, w.look)
+	w.watch.sample(w)
+	h := w.host
+	if !h.up {
+		return
+	}
+	// I7: whatever is resident has an alarm that will look after it.
+	for _, id := range sortedKeys(w.history.sessions) {
+		s := w.history.sessions[id]
+		if s.resident == nil || s.ended || h.closing || h.actors.Epoch(objectOf(id)) != s.resident.s.Epoch() {
+			continue // or what is left of an incarnation that was reset, and ends by itself
+		}
+		if _, a := w.disk.image.Head(objectOf(id)); a.At.IsZero() {
+			w.history.violate("I7", "session %s has a runtime, and no alarm is armed", id)
+		}
+	}
+	// I8: no alarm spins.
+	fired := h.actors.Alarms().Fired
+	if most := uint64(20 + 4*len(w.history.sessions)); fired > h.fired+most {
+		w.history.violate("I8", "%d alarms have fired within %v for %d sessions", fired-h.fired, lookEvery, len(w.history.sessions))
+	}
+	h.fired = fired
+	// I9: the gauge is the number of runtimes.
+	var resident int
+	for _, s := range w.history.sessions {
+		resident += s.residents
+	}
+	if n := h.sessions.Residents(); !h.p.paused && n < int64(resident) {
+		w.history.violate("I9", "%d runtimes are resident, and the gauge says %d", resident, n)
+	}
+	// I12: what is bounded is.
+	if st := h.front.Stats(); st.Bodies < 0 || st.Streams < 0 || st.Repeated > 0 {
+		w.history.violate("I12", "the front's figures: %+v", st)
+	}
+}
+
+// rest judges a world in which all has come to rest.
+func (w *World) rest() {
+	h := w.host
+	if !h.up {
+		w.history.violate("I3", "the host does not start any more")
+		return
+	}
+	for _, id := range sortedKeys(w.history.sessions) {
+		if s := w.history.sessions[id]; s.residents != 0 {
+			w.history.violate("I7", "session %s still has a runtime, %v after the last request", id, w.s.now.Sub(w.start)-w.plan.Length)
+			return
+		}
+	}
+	if n := h.sessions.Residents(); n != 0 {
+		w.history.violate("I9", "nothing is resident, and the gauge says %d", n)
+	}
+	w.history.end()
+}
+
+// left judges a world whose clients have left: no session is in memory.
+func (w *World) left() {
+	for i := range w.plan.Isolates {
+		if n := w.host.actors.Isolate(i).Objects["mcp-session"]; n != 0 {
+			w.history.violate("I12", "%d sessions of isolate %d are in memory, and nobody uses them", n, i)
+		}
+	}
+}
+
+// gone judges a world in which every session's lifetime has passed.
+func (w *World) gone() {
+	if left := w.disk.image.Objects("mcp-session", "", 10); len(left) > 0 {
+		rows := w.disk.image
+		var keys []string
+		for _, e := range rows.List(left[0], allRows) {
+			keys = append(keys, e.Key)
+		}
+		_, alarm := rows.Head(left[0])
+		w.history.violate("I8", "%d sessions are still stored after their lifetime: %s has %q and its alarm at %v", len(left), left[0], keys, alarm.At)
+	}
+}

@@ -1,0 +1,276 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/metric/noop"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/internal/seams"
+	"github.com/kalpahost/kalpa/mcp/front"
+	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// begin is when simulated worlds begin.
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// World is a simulated machine that runs a host, the network before it, and the
+// clients that use it.
+type World struct {
+	s       *Scheduler
+	plan    *Plan
+	start   time.Time
+	disk    *Disk
+	net     *Network
+	host    *host // the one that runs, or ran last
+	history *history
+	seams   seams.Seams
+	broken  *Broken // nil: nothing is broken on purpose
+
+	clients []*client
+
+	settling bool // nothing goes wrong any more
+	over     bool
+	record   bool // what the pictures need is kept
+	boots    int
+	// residents is how many runtimes there are, by isolate.
+	residents map[int]int
+	covered   map[string]int
+	notes     notes
+	watch     watch
+
+	// What goes wrong at the moment.
+	slowDisk, slowNet time.Duration
+	stall             time.Duration // of the next write
+	clockWrong        time.Duration
+}
+
+// host is one process that runs the real code.
+type host struct {
+	w        *World
+	p        *Process
+	store    storage.Store
+	actors   *actor.Host
+	sessions *session.Service
+	front    *front.Front
+	up       bool
+	closing  bool // it is being shut down in order
+	late     bool // and was cut off
+	fired    uint64
+}
+
+// newWorld prepares a run. Nothing has happened yet.
+func newWorld(p *Plan, broken *Broken) *World {
+	s := NewScheduler(p.Seed, begin)
+	w := &World{s: s, plan: p, start: begin, disk: NewDisk(s), net: NewNetwork(s), residents: map[int]int{}, covered: map[string]int{}, broken: broken}
+	w.history = newHistory(w)
+	w.net.Latency = func() time.Duration { return p.Network.draw(w.net.rand) + w.slowNet }
+	w.disk.Latency = func() time.Duration {
+		d := p.Sync.draw(w.disk.rand) + w.slowDisk + w.stall
+		w.stall = 0
+		return d
+	}
+	w.disk.ReadDelay = func() time.Duration { return p.Reads.draw(w.disk.rand) }
+	w.net.flushed = w.leaves
+	if broken != nil && broken.World != nil {
+		broken.World(w)
+	}
+	return w
+}
+
+// boot starts a host process.
+func (w *World) boot() {
+	h := &host{w: w, p: w.s.NewProcess()}
+	w.host = h
+	w.boots++
+	h.p.OnKill = func() { w.crashed(h) }
+	boot := w.boots
+	h.p.Go(func() {
+		if err := h.run(boot); err != nil {
+			w.note("the host does not start: %v", err)
+			h.p.Kill()
+		}
+	})
+}
+
+// run is what the program does when it starts.
+func (h *host) run(boot int) (err error) {
+	w, p := h.w, h.p
+	log := slog.New(&w.notes)
+	if h.store, err = w.disk.Open(p); err != nil {
+		return err
+	}
+	store := h.store
+	if w.broken != nil && w.broken.Store != nil {
+		store = w.broken.Store(w, store)
+	}
+	mailbox := p.Mailbox
+	if w.broken != nil && w.broken.Mailbox != nil {
+		mailbox = w.broken.Mailbox(p)
+	}
+	h.actors, err = actor.NewHost(actor.Options{
+		Store: store, Clock: p, Runner: p, Logger: log, Isolates: w.plan.Isolates, HeapLimit: w.plan.Heap, EvictAfter: w.plan.Evict,
+		Dispatcher: p, Mailbox: mailbox, Random: w.s.Rand(fmt.Sprint("chaos ", boot)), Kill: p.Kill, Seams: w.seams.Alarm,
+	})
+	if err != nil {
+		return err
+	}
+	srv := session.Server{Name: "model", Plugin: &server{w: w, p: p, rand: w.s.Rand(fmt.Sprint("server ", boot))}}
+	srv.Policy = session.Policy{
+		IdleTimeout: w.plan.Idle, BuildTimeout: 30 * time.Second, ApprovalTimeout: w.plan.Approval, PausedCeiling: w.plan.Paused,
+		RunningCeiling: w.plan.Running, Retention: w.plan.Retention, Lifetime: w.plan.Lifetime,
+	}
+	h.sessions, err = session.NewService(h.actors, session.Options{
+		Servers: []session.Server{srv}, Logger: log, TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: noop.NewMeterProvider(), Seams: w.seams.Session,
+	})
+	if err != nil {
+		return err
+	}
+	var sessions session.Sessions = h.sessions
+	if w.broken != nil && w.broken.Sessions != nil {
+		sessions = w.broken.Sessions(w, sessions)
+	}
+	ids := w.s.Rand(fmt.Sprint("ids ", boot))
+	h.front, err = front.New(front.Options{
+		Sessions: sessions, Server: "model", Clock: p, Runner: p, Logger: log, At: h.sessions.At,
+		Text:           func() string { return text(ids) },
+		TracerProvider: tracenoop.NewTracerProvider(),
+	})
+	if err != nil {
+		return err
+	}
+	if err := h.actors.Start(); err != nil {
+		return err
+	}
+	h.up = true
+	w.net.Server = &Listener{h.p, h.front}
+	w.note("host %d is up", boot)
+	return nil
+}
+
+// text is what ids are made of.
+func text(r *rand.Rand) string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	var b strings.Builder
+	for range 26 {
+		b.WriteByte(letters[r.IntN(len(letters))])
+	}
+	return b.String()
+}
+
+// crashed is what becomes of the rest of the world when a host's process is gone.
+func (w *World) crashed(h *host) {
+	w.note("the host is gone")
+	h.up = false
+	if w.host == h {
+		w.net.Server = nil
+	}
+	w.net.crashed(h.p)
+	if !h.closing || h.late {
+		w.history.crashes = append(w.history.crashes, w.s.now)
+	}
+	if !h.closing {
+		w.disk.Crash()
+		w.sometimes("the host crashed")
+	}
+	// Children of a host that is gone are ended by the next one, before it builds.
+	for _, id := range sortedKeys(w.history.sessions) {
+		if s := w.history.sessions[id]; s.resident != nil && s.resident.v.p == h.p {
+			s.resident, s.residents = nil, 0
+		}
+	}
+	clear(w.residents)
+	if !w.over {
+		w.s.After(w.plan.Network.draw(w.disk.rand)+100*time.Millisecond, w.boot)
+	}
+}
+
+// deploy shuts the host down in order, and starts the next.
+func (w *World) deploy(limit time.Duration) {
+	h := w.host
+	if !h.up || h.closing {
+		return
+	}
+	h.closing = true
+	w.note("deploy")
+	ctx := NewContext()
+	ctx.deadline = w.s.now.Add(limit)
+	w.s.After(limit, func() { ctx.Cancel(context.DeadlineExceeded) })
+	h.p.Go(func() {
+		half := NewContext()
+		w.s.After(limit/2, func() { half.Cancel(context.DeadlineExceeded) })
+		_ = h.front.Shutdown(half) // what is left is cut off
+		h.late = h.actors.Shutdown(ctx) != nil
+		_ = h.sessions.Wait(ctx)
+		_ = h.store.Close()
+		w.sometimes("deployed")
+		h.p.Kill()
+	})
+}
+
+// built is told of a runtime that is resident.
+func (w *World) built(rt *resident) {
+	s := w.history.session(rt.s.ID())
+	if e := rt.s.Epoch(); e < s.epoch {
+		w.history.violate("I4", "a runtime of session %s is built in epoch %d, after one in epoch %d", rt.s.ID(), e, s.epoch)
+	} else {
+		s.epoch = e
+	}
+	if s.residents++; s.residents > 1 {
+		w.history.violate("I9", "session %s has two runtimes at once", rt.s.ID())
+	}
+	s.resident = rt
+	w.residents[w.isolateOf(rt.s.ID())]++
+	w.watch.resident(w)
+}
+
+// reaped is told of a runtime that is gone.
+func (w *World) reaped(rt *resident) {
+	s := w.history.session(rt.s.ID())
+	s.residents--
+	if s.resident == rt {
+		s.resident = nil
+	}
+	w.residents[w.isolateOf(rt.s.ID())]--
+	w.watch.resident(w)
+}
+
+func (w *World) isolateOf(session string) int { return w.host.actors.IsolateOf(objectOf(session)) }
+
+func objectOf(session string) storage.ID { return storage.ID{Class: "mcp-session", Name: session} }
+
+// leaves looks at what a front sends: an event leaves when it is durable.
+func (w *World) leaves(x *Exchange, b []byte) {
+	id := x.header.Get("Mcp-Session-Id")
+	for line := range strings.SplitSeq(string(b), "\n") {
+		text, ok := strings.CutPrefix(line, "id: ")
+		if !ok || session.IsTold(text) {
+			continue
+		}
+		e, err := session.ParseEventID(text)
+		if err == nil && !w.disk.Durable(objectOf(id), session.EventKey(e)) {
+			w.history.violate("I2", "event %s leaves before it is durable", text)
+		}
+	}
+}
+
+// sometimes notes that something has happened that has to happen now and then.
+func (w *World) sometimes(what string) { w.covered[what]++ }
+
+func (w *World) boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (w *World) note(format string, a ...any) {
+	w.notes.add(w.s.now.Sub(w.start), w.s.steps, fmt.Sprintf(format, a...))
+}
