@@ -51,7 +51,11 @@ func Method[T, In, Out any](c *Class[T], name string, f func(obj *T, ctx context
 		if err != nil {
 			return nil, err
 		}
-		return encode(out)
+		b, err := encode(out)
+		if err != nil {
+			return nil, fmt.Errorf("the result of %s does not encode: %w", name, err)
+		}
+		return b, nil
 	}
 	return Call[In, Out]{c.name, name}
 }

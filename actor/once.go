@@ -60,13 +60,14 @@ func (e *call) recall(t *Turn) (answered bool, err error) {
 	if err := json.Unmarshal(b, &row); err != nil {
 		return false, err
 	}
+	var failed error
 	switch {
 	case !row.Done:
-		err = &Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Err: ErrUnfinished, Hint: "look at what it has done before you ask for it again"}
+		failed = &Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Err: ErrUnfinished, Hint: "look at what it has done before you ask for it again"}
 	case row.Err != "":
-		err = errors.New(row.Err)
+		failed = errors.New(row.Err)
 	}
-	t.After(func() { e.reply(row.Out, err) })
+	t.After(func() { e.reply(row.Out, failed) })
 	return true, nil
 }
 
