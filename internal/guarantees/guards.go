@@ -95,7 +95,7 @@ var guards = []Guard{
 		"mcp/session/post.go", "settleRow", "s.strike(r, o)", "",
 	},
 	{
-		"the first answer counts: result, deadline, cancel, loss (rule c)", "mcp/session TestTheFirstOfDeadlineAndResultCountsRuleC",
+		"the first answer counts: result, deadline, cancel, loss (rule c)", "mcp/session TestDischargeSucceedsOnceRuleC",
 		"mcp/session/post.go", "discharge", "if !s.settleRow(r, o) {\n\t\treturn\n\t}", "s.settleRow(r, o)",
 	},
 	{
