@@ -56,6 +56,20 @@ chaos: ## reset sessions at every point for every cause, on the real program (ne
 guards: ## take each line that docs/guarantees.md names out, and see its test fail
 	$(GO) test -count=1 -timeout 40m ./internal/guarantees -guards
 
+.PHONY: oracle-deps
+oracle-deps: ## install the platform's runtime, for make oracle (needs Node)
+	cd internal/oracle && npm ci --no-audit --no-fund --loglevel=error
+
+ORACLE = $(GO) test -count=1 -timeout 9m -parallel 16 ./internal/oracle -workerd
+
+.PHONY: oracle
+oracle: ## run the oracle's programs on the platform's runtime and on kalpa, and compare
+	$(ORACLE)
+
+.PHONY: oracle-record
+oracle-record: ## write down what the oracle's programs show, and docs/compatibility.md
+	$(ORACLE) -record
+
 # What kalpa is measured beside: a folder of peers, as docs/benchmarks.md says.
 PEERS ?= $(wildcard ../shared/peers)
 

@@ -17,11 +17,9 @@ type World interface {
 	// Send sends events, those of one object in their order. outcome is called once
 	// for each that ends.
 	Send(ctx context.Context, events []Event, outcome func(label, outcome string)) error
-	// Count is how often something has happened: "alarm a ended".
-	Count(ctx context.Context, what string) (int, error)
 	// Pass lets time go by.
 	Pass(ctx context.Context, d time.Duration) error
-	// Nudge is called again and again while the driver waits.
+	// Nudge lets a little time go by, while the driver waits.
 	Nudge()
 	// Restart ends the process as kill -9 does, and starts it again.
 	Restart(ctx context.Context) error
@@ -117,14 +115,19 @@ func (d *driver) step(ctx context.Context, s []Step) error {
 		if len(args) > 1 {
 			n, _ = strconv.Atoi(args[1])
 		}
-		return d.until(ctx, func() (bool, error) { return d.points.Reached(args[0]) >= n, nil })
+		return d.until(ctx, soon, func() (bool, error) { return d.points.Reached(args[0]) >= n, nil })
 	case "release":
 		d.points.Release(args[0])
 		return nil
 	case "alarm":
-		return d.count(ctx, "alarm "+args[0]+" ended", args[1])
+		return d.count(ctx, "alarm", args[0], args[1])
 	case "event":
-		return d.count(ctx, args[1]+" "+args[0]+" ended", args[2])
+		return d.count(ctx, args[1], args[0], args[2])
+	case "saw":
+		return d.until(ctx, soon, func() (bool, error) {
+			trace, err := d.w.Trace(ctx)
+			return slices.ContainsFunc(trace, func(t TraceLine) bool { return t.Object == args[0] && strings.HasPrefix(t.Line, args[1]) }), err
+		})
 	case "pass":
 		t, err := duration(args[0])
 		if err != nil {
@@ -170,14 +173,25 @@ func (d *driver) socket(ctx context.Context, verb string, args []string) (err er
 	}
 }
 
-func (d *driver) count(ctx context.Context, what, least string) error {
+// ended is how many events of a kind an object has handled.
+func ended(trace []TraceLine, event, object string) (n int) {
+	for _, t := range trace {
+		words := strings.Fields(t.Line)
+		if t.Object == object && len(words) > 2 && words[0] == event && (words[2] == "ended" || words[2] == "failed") {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *driver) count(ctx context.Context, event, object, least string) error {
 	n, err := strconv.Atoi(least)
 	if err != nil {
 		return err
 	}
-	return d.until(ctx, func() (bool, error) {
-		have, err := d.w.Count(ctx, what)
-		return have >= n, err
+	return d.until(ctx, soon, func() (bool, error) {
+		trace, err := d.w.Trace(ctx)
+		return ended(trace, event, object) >= n, err
 	})
 }
 
@@ -193,7 +207,7 @@ func (d *driver) outcome(label, outcome string) {
 
 func (d *driver) end(ctx context.Context, label string) error {
 	var outcome string
-	err := d.until(ctx, func() (is bool, _ error) {
+	err := d.until(ctx, time.Second, func() (is bool, _ error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		outcome, is = d.outcomes[label]
@@ -203,18 +217,26 @@ func (d *driver) end(ctx context.Context, label string) error {
 	return err
 }
 
-// until waits for a condition.
-func (d *driver) until(ctx context.Context, is func() (bool, error)) error {
+// soon is how long the driver waits before it helps time along.
+const soon = 5 * time.Millisecond
+
+// until waits for a condition. After a while the world is told that time should
+// pass: a program waits for an alarm at once, and for a reply only if time has to
+// pass for it.
+func (d *driver) until(ctx context.Context, after time.Duration, is func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+	begun := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, 5*time.Millisecond) {
 		switch ok, err := is(); {
 		case err != nil:
 			return err
 		case ok:
 			return nil
 		}
-		d.w.Nudge()
+		if time.Since(begun) > after {
+			d.w.Nudge()
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("it does not come: %w", ctx.Err())

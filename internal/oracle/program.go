@@ -61,6 +61,7 @@ var steps = map[string][2]int{
 	"reached": {1, 2}, // point, how many wait there
 	"release": {1, 1}, // point
 	"alarm":   {2, 2}, // object, how many of its alarms have ended
+	"saw":     {2, 2}, // object, how a line of its trace begins: wait for it
 	"pass":    {1, 1}, // a time
 	"restart": {0, 0}, // as by kill -9
 	"connect": {2, 2}, // socket, object

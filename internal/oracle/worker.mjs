@@ -237,6 +237,7 @@ const perform = {
     const kind = /^[0-9a-f]{64}$/.test(id.toString()) ? "64 hex digits" : id.toString();
     return `${kind}, name ${id.name === undefined ? "undefined" : quote(id.name)}`;
   },
+  name(o) { return o.ctx.id.name === undefined ? "undefined" : quote(o.ctx.id.name); },
   same(o, { args: [a, b] }) {
     const [x, y] = [o.id(a), o.id(b)];
     return `equals ${x.equals(y)}, text ${x.toString() === y.toString()}`;
@@ -375,9 +376,7 @@ export default {
         return new Response(readable);
       }
       case "/trace":
-        return Response.json({ trace: world.trace, count: world.count });
-      case "/count":
-        return Response.json(world.count);
+        return Response.json(world.trace);
       case "/socket":
         return env.OBJ.get(idOf(env, url.searchParams.get("object"))).fetch(request);
     }

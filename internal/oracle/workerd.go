@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 )
@@ -50,13 +49,8 @@ type Workerd struct {
 	stderr  bytes.Buffer
 	program *Program
 	ids     map[string]string
-	before  trace // of the processes that were killed
+	before  []TraceLine // of the processes that were killed
 	calls   sync.WaitGroup
-}
-
-type trace struct {
-	Trace []TraceLine    `json:"trace"`
-	Count map[string]int `json:"count"`
 }
 
 const config = `using Workerd = import "/workerd/workerd.capnp";
@@ -112,7 +106,7 @@ func (w *Workerd) Start(ctx context.Context, p *Program, points *Points) error {
 		return err
 	}
 	w.client = &http.Client{Transport: &http.Transport{}}
-	w.program, w.ids, w.before.Count = p, map[string]string{}, map[string]int{}
+	w.program, w.ids = p, map[string]string{}
 	return w.serve(ctx)
 }
 
@@ -167,7 +161,7 @@ func (w *Workerd) post(ctx context.Context, path string, body any) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
+	defer res.Body.Close() //nolint:errcheck // it has been read
 	out, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s: %s", path, res.Status, out)
@@ -190,7 +184,7 @@ func (w *Workerd) Send(ctx context.Context, events []Event, outcome func(label, 
 		return err
 	}
 	w.calls.Go(func() {
-		defer res.Body.Close()
+		defer res.Body.Close() //nolint:errcheck // it has been read
 		open := map[string]bool{}
 		for _, e := range events {
 			open[e.Label] = true
@@ -210,27 +204,14 @@ func (w *Workerd) Send(ctx context.Context, events []Event, outcome func(label, 
 	return nil
 }
 
-func (w *Workerd) look(ctx context.Context) (t trace, err error) {
+// Trace serves World.
+func (w *Workerd) Trace(ctx context.Context) ([]TraceLine, error) {
+	var now []TraceLine
 	b, err := w.post(ctx, "/trace", nil)
 	if err == nil {
-		err = json.Unmarshal(b, &t)
+		err = json.Unmarshal(b, &now)
 	}
-	t.Trace = append(append([]TraceLine{}, w.before.Trace...), t.Trace...)
-	return t, err
-}
-
-// Count serves World.
-func (w *Workerd) Count(ctx context.Context, what string) (n int, err error) {
-	event, rest, _ := strings.Cut(what, " ")
-	object, _, _ := strings.Cut(rest, " ")
-	all, err := w.Trace(ctx)
-	for _, t := range all {
-		first, more, _ := strings.Cut(t.Line, " ")
-		if _, end, _ := strings.Cut(more, " "); t.Object == object && first == event && (end == "ended" || strings.HasPrefix(end, "failed")) {
-			n++
-		}
-	}
-	return n, err
+	return append(append([]TraceLine{}, w.before...), now...), err
 }
 
 // Pass serves World.
@@ -248,7 +229,7 @@ func (w *Workerd) Nudge() {}
 
 // Restart serves World.
 func (w *Workerd) Restart(ctx context.Context) error {
-	t, err := w.look(ctx)
+	t, err := w.Trace(ctx)
 	if err != nil {
 		return err
 	}
@@ -262,12 +243,6 @@ func (w *Workerd) kill() {
 	w.cmd.Wait()         //nolint:errcheck // it was killed
 	w.client.CloseIdleConnections()
 	w.calls.Wait()
-}
-
-// Trace serves World.
-func (w *Workerd) Trace(ctx context.Context) ([]TraceLine, error) {
-	t, err := w.look(ctx)
-	return t.Trace, err
 }
 
 // Stop serves World.
