@@ -1,0 +1,82 @@
+package session_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/mcp/wire"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+func (c *client) object() storage.ID { return storage.ID{Class: session.Class, Name: c.id} }
+
+// A flush is confirmed before any row tells of it; a reset in between must not make
+// the session answer again.
+func TestConfirmedFlushOutlivesAReset(t *testing.T) {
+	w := newWorld(t, nil)
+	w.version = unprimed.Version // its clients have no event id to resume from
+	c := &client{w, session.NewID()}
+	c.postAs(unprimed, true, strings.Replace(initialize, "2025-11-25", unprimed.Version, 1)).wait()
+	l := c.postAs(unprimed, false, call("7", "echo")).wait()
+	if !strings.Contains(l.text(), `"id":7,"result"`) {
+		t.Fatal(l.text())
+	}
+	w.host.Reset(c.object(), actor.MemoryLimit, nil)
+	get := c.get("").until("an opening", func() bool { return true })
+	time.Sleep(400 * time.Millisecond) // what a front that passes a POST on is left before a GET carries its answers
+	c.postAs(unprimed, false, call("8", "log")).wait() // its notification comes on the GET
+	get.has("list_changed")
+	if strings.Contains(get.text(), `"id":7`) {
+		t.Errorf("answered again:\n%s", get.text())
+	}
+}
+
+// An initialize that is lost says why, although its session ends with it.
+func TestLostInitializeIsToldWithItsReason(t *testing.T) {
+	w := newWorld(t, nil)
+	c := &client{w, session.NewID()}
+	if _, err := w.host.Chaos().Arm(actor.Strike{Point: actor.AfterDelivery, Cause: actor.CPULimit}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := wire.Parse([]byte(initialize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &session.Post{Socket: session.NewSocket(0), Caller: caller, Stream: session.NewStream(), Create: true, Messages: []wire.Message{m}}
+	l := c.send(p, p.Socket)
+	if l.wait(); l.end.Kind != session.Broken {
+		t.Fatalf("ended %+v", l.end)
+	}
+	a := &session.Attach{Socket: session.NewSocket(0), Post: *p}
+	again := c.send(a, a.Socket).wait()
+	if got := again.text(); !strings.Contains(got, `"code":-32010`) || !strings.Contains(got, `"reason":"cpu_limit"`) {
+		t.Errorf("got %s, opening %+v", got, again.opening)
+	}
+}
+
+// A session that has ended is torn down also when the incarnation that waits for its
+// runtime is reset.
+func TestEndedSessionIsTornDownAfterAReset(t *testing.T) {
+	p := newPuppets(t, "", nil)
+	c := p.open1()
+	p.pmu.Lock()
+	p.slow = time.Second // to close
+	p.pmu.Unlock()
+	d := &session.Delete{Socket: session.NewSocket(0), Caller: caller}
+	c.send(d, d.Socket).wait()
+	row, err := p.store.Alarm(t.Context(), c.object())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row.At.IsZero() {
+		t.Error("nothing is armed while the runtime of an ended session closes (I7)")
+	}
+	p.host.Reset(c.object(), actor.Aborted, nil)
+	p.within(20*time.Second, "nothing left", func() bool {
+		ids, err := p.store.Objects(t.Context(), session.Class, "", 1)
+		return err == nil && len(ids) == 0
+	})
+}
