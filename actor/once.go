@@ -67,7 +67,8 @@ func (e *call) recall(t *Turn) (answered bool, err error) {
 	case row.Err != "":
 		failed = errors.New(row.Err)
 	}
-	t.After(func() { e.reply(row.Out, failed) })
+	forget := t.OnBreak(e.lost)
+	t.After(func() { forget(); e.reply(row.Out, failed) })
 	return true, nil
 }
 

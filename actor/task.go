@@ -74,7 +74,7 @@ func (o *object[T]) Handle(t *Turn, event any) {
 		}
 		if e.once != "" {
 			if answered, err := e.recall(t); err != nil {
-				e.reply(nil, &Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Err: err})
+				e.lost(&Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Cause: CauseOf(err), Err: err})
 				return
 			} else if answered {
 				return

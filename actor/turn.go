@@ -65,7 +65,16 @@ func (t *Turn) overlay() *overlay {
 func (t *Turn) Get(key string) ([]byte, error) {
 	t.inc.reads.Add(1)
 	defer t.inc.reads.Add(1)
-	return t.overlay().get(t.inc.ctx, t.inc.h.o.Store, t.inc.id, key)
+	v, err := t.overlay().get(t.inc.ctx, t.inc.h.o.Store, t.inc.id, key)
+	return v, t.inc.why(err)
+}
+
+// why is the error of a read, or the reset that it is a consequence of.
+func (inc *incarnation) why(err error) error {
+	if err != nil && inc.err() != nil {
+		return inc.err()
+	}
+	return err
 }
 
 // List reads rows: those of the object's own, whose keys don't begin with a zero
@@ -80,7 +89,7 @@ func (t *Turn) list(r storage.Range) iter.Seq2[storage.Entry, error] {
 		defer reads.Add(1)
 		for e, err := range rows {
 			reads.Add(1) // the body of the loop is no read
-			more := yield(e, err)
+			more := yield(e, t.inc.why(err))
 			reads.Add(1)
 			if !more {
 				return
