@@ -41,7 +41,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 func TestRepetitionIsBounded(t *testing.T) {
 	err := &Error{Cause: MemoryLimit}
 	for _, jitter := range []float64{0, 0.999} {
-		since, last := time.Duration(0), time.Duration(0)
+		since, last := time.Duration(0), time.Duration(-1)
 		n := 1
 		for ; ; n++ {
 			pause, ok := again(n, since, err, false, false, jitter)
@@ -61,7 +61,7 @@ func TestRepetitionIsBounded(t *testing.T) {
 		since time.Duration
 		want  bool
 	}{{lastAttempt - firstPause, true}, {lastAttempt - firstPause + 1, false}} {
-		if _, ok := again(1, c.since, err, false, false, 0); ok != c.want {
+		if _, ok := again(2, c.since, err, false, false, 0); ok != c.want {
 			t.Errorf("after %v: again is %v", c.since, ok)
 		}
 	}

@@ -159,7 +159,7 @@ func (r *request) follow(ctx context.Context) ([]byte, error) {
 			return out, err
 		}
 		pause, again := again(n, r.h.o.Clock.Now().Sub(r.begun), err, end == lost, r.call.once != "", alarm.Jitter(r.id, n))
-		if !again || !r.h.sleep(ctx, pause) {
+		if !again || pause > 0 && !r.h.sleep(ctx, pause) {
 			return nil, err
 		}
 		r.attempt = newAttempt(r.h)
@@ -195,8 +195,10 @@ func again(n int, since time.Duration, err error, lost, once bool, jitter float6
 		cause.Overloaded(), cause == Shutdown, !cause.Transient() && !cause.Retryable():
 		return 0, false
 	}
-	pause = firstPause << (2 * (n - 1))
-	pause += time.Duration(float64(pause/4) * jitter)
+	if n > 1 { // the first time, the next incarnation is likely to do better at once
+		pause = firstPause << (2 * (n - 2))
+		pause += time.Duration(float64(pause/4) * jitter)
+	}
 	return pause, since+pause <= lastAttempt
 }
 
