@@ -2,6 +2,8 @@ package oracle
 
 import (
 	"cmp"
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,14 +25,26 @@ var areas = []struct{ name, title string }{
 	{"websockets", "WebSockets"},
 }
 
-// head is the page's text; its verbs are numbers of programs: all, the same, meant,
-// bugs, pending.
+//go:embed package.json
+var packages []byte
+
+// version is that of the runtime on which the transcripts were recorded.
+func version() string {
+	var p struct{ DevDependencies map[string]string }
+	if err := json.Unmarshal(packages, &p); err != nil {
+		return err.Error()
+	}
+	return p.DevDependencies["workerd"]
+}
+
+// head is the page's text; its verbs are the runtime's version, and numbers of
+// programs: all, the same, meant, bugs, pending.
 const head = `# Compatibility
 
 How kalpa's objects behave beside Durable Objects, shown by programs and not by promises. Each program
-below runs on workerd, the platform's own runtime, and on kalpa: the same events, the same script. What
-each shows is compared line by line: results, errors and their properties, the order in which the object
-did things, what survives a reset or a kill.
+below runs on workerd (%s), the platform's own runtime, and on kalpa: the same events, the same
+script. What each shows is compared line by line: results, errors and their properties, the order in
+which the object did things, what survives a reset or a kill.
 
 %d programs: %d are the same; %d differ, and are meant to; %d differ and should not; %d can't be run yet.
 
@@ -61,7 +75,7 @@ func Page(files []*File, listed map[string]Difference) string {
 				f.Name, f.Name, strings.ReplaceAll(f.Title, "|", `\|`), d.cell())
 		}
 	}
-	fmt.Fprintf(&s, head, len(files), counts[""], counts[Meant], counts[Bug], counts[Pending])
+	fmt.Fprintf(&s, head, version(), len(files), counts[""], counts[Meant], counts[Bug], counts[Pending])
 	s.WriteString(tables.String())
 	return s.String()
 }

@@ -73,6 +73,9 @@ var steps = map[string][2]int{
 	"event":   {3, 3}, // object, event, how many of them have begun
 }
 
+// handlers are the events for which an object may have ops.
+var handlers = map[string]bool{"constructor": true, "alarm": true, "connect": true, "message": true, "close": true, "error": true}
+
 // line is one of a program's, with what is indented below it.
 type line struct {
 	n     int
@@ -113,8 +116,8 @@ func (p *Program) add(l line) error {
 		return fmt.Errorf("there is no step %q", verb)
 	case len(args) < arity[0] || len(args) > arity[1]:
 		return fmt.Errorf("%s takes %d to %d arguments, not %d", verb, arity[0], arity[1], len(args))
-	case len(l.below) > 0 && verb != "call" && verb != "send":
-		return fmt.Errorf("%s has no ops", verb)
+	case (verb == "call" || verb == "send") != (len(l.below) > 0):
+		return errors.New("call and send have ops below them, and no other step has")
 	}
 	ops, err := parseOps(l.below)
 	p.Steps = append(p.Steps, Step{verb, args, ops, l.n})
@@ -130,6 +133,9 @@ func object(args []string, below []line) (Object, error) {
 		o.Kind = args[1]
 	}
 	for _, l := range below {
+		if event := l.words[0]; !handlers[event] {
+			return o, fmt.Errorf("line %d: there is no handler %q", l.n, event)
+		}
 		ops, err := parseOps(l.below)
 		if err != nil {
 			return o, err
