@@ -193,6 +193,21 @@ func (h *Host) take(inc *incarnation) (envelope, bool) {
 	return e, true
 }
 
+// putBack returns an event that was taken by an incarnation that is over to its
+// queue: what becomes of that is decided when the incarnation is released, so that
+// who is told, and sends again, reaches the next one. False: it has been.
+func (h *Host) putBack(inc *incarnation, e envelope) bool {
+	s := inc.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	en := s.entries[inc.id]
+	if en == nil || en.inc != inc {
+		return false
+	}
+	en.queue = slices.Insert(en.queue, 0, e)
+	return true
+}
+
 // release takes an incarnation out of the directory. What has been held back
 // goes to the next one; with a cause, what its mailbox had been given fails.
 func (h *Host) release(inc *incarnation, cause error) {

@@ -147,7 +147,9 @@ func (inc *incarnation) start() {
 
 func (inc *incarnation) handle(e envelope) {
 	if err := inc.err(); err != nil {
-		failAll([]envelope{e}, err)
+		if !inc.h.putBack(inc, e) {
+			failAll([]envelope{e}, err)
+		}
 		return
 	}
 	inc.touched.Store(inc.h.o.Clock.Now().UnixNano())
