@@ -166,6 +166,9 @@ func (inc *incarnation) handle(e envelope) {
 	case *rearm:
 		inc.rearm(t, e)
 		return
+	case *inspect:
+		inc.inspect(t, e)
+		return
 	case begin:
 		inc.begin(t, e.run)
 		return

@@ -45,7 +45,10 @@ var (
 		if err != nil {
 			return 0, err
 		}
-		pause := func(ctx context.Context) error { time.Sleep(time.Duration(op.N%3) * 100 * time.Microsecond); return nil }
+		pause := func(ctx context.Context) error {
+			time.Sleep(time.Duration(op.N%3) * 100 * time.Microsecond)
+			return nil
+		}
 		switch op.Verb {
 		case "read":
 			return n, nil
