@@ -147,6 +147,7 @@ func (c *client) call(op *Op, r *request) {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":{"n":%q,"ms":%d,"bytes":%d},"_meta":{"progressToken":"t%s"}}}`,
 		r.id, op.Tool, r.n, op.Takes.Milliseconds(), op.Bytes, r.n)
 	request := Request{"POST", c.header(), []byte(body)}
+	c.w.tales.of(r.n, AtClient, AtFront, "POST tools/call %s, id %s", r.tool, r.id)
 	x := c.w.net.Send(c.p, request)
 	rd := reader{c: c, x: x, own: r}
 	if c.kind == Mute {
@@ -157,6 +158,7 @@ func (c *client) call(op *Op, r *request) {
 		c.p.AfterFunc(op.Leave, func() {
 			if r.answers == 0 {
 				c.w.sometimes("client leaves")
+				c.w.tales.of(r.n, AtClient, AtClient, "the connection is cut")
 				x.Cut()
 			}
 		})
@@ -190,6 +192,7 @@ func (c *client) resume(r *request, rd *reader) {
 		c.w.sometimes("resumed a POST's stream")
 		h := c.header()
 		h["Last-Event-ID"] = rd.last
+		c.w.tales.of(r.n, AtClient, AtFront, "GET%s", after(rd.last))
 		again := reader{c: c, x: c.w.net.Send(c.p, Request{"GET", h, nil}), own: r, last: rd.last, headed: true, resumed: true}
 		again.all(c.w.plan.patience())
 		if again.refused && again.status == 404 {
@@ -476,6 +479,7 @@ func (rd *reader) answered(r *request, m wire.Message, lastResort bool) {
 		rd.c.w.history.violate("I1", "request %s got the answer to another: %s", r.n, m)
 	}
 	rd.c.w.history.answered(r, value, lost, lastResort)
+	rd.c.w.tales.answered(r, rd.own != nil)
 	rd.c.drop(r)
 }
 

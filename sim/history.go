@@ -21,11 +21,14 @@ type history struct {
 
 // Violation is an invariant that does not hold.
 type Violation struct {
-	Invariant string // "I1"
+	Invariant string // "I1", or Panicked
 	Text      string
 	Step      uint64
 	At        time.Duration // since the start of the world
 }
+
+// Panicked stands in an invariant's place where the real code has panicked.
+const Panicked = "panic"
 
 func (v *Violation) Error() string {
 	return fmt.Sprintf("%s violated at step %d, %v: %s", v.Invariant, v.Step, v.At, v.Text)
@@ -86,7 +89,9 @@ func (h *history) violate(invariant, format string, a ...any) {
 	if h.violated == nil {
 		h.violated = &Violation{invariant, fmt.Sprintf(format, a...), h.w.s.steps, h.w.s.now.Sub(h.w.start)}
 		h.w.note("VIOLATION %v", h.violated)
-		h.w.s.Stop()
+		if !h.w.goOn {
+			h.w.s.Stop()
+		}
 	}
 }
 
@@ -140,7 +145,7 @@ const unconfirmed = 2 * time.Second
 const maxTurn = 35 * time.Second
 
 // toldAgain reports that an answer to an id was told before, by a host that was
-// killed before it could know that for good.
+// killed before it could know that for good, or by a front as its last resort.
 func (h *history) toldAgain(c *client, id string) bool {
 	within := unconfirmed
 	for _, r := range h.requests {
@@ -149,6 +154,10 @@ func (h *history) toldAgain(c *client, id string) bool {
 		}
 	}
 	for _, r := range h.requests {
+		if r.client == c && r.id == id && r.last > 0 {
+			h.w.sometimes("told again after a last resort")
+			return true
+		}
 		if r.client == c && r.id == id && r.answers > 0 && slices.ContainsFunc(h.crashes, func(at time.Time) bool {
 			return at.Add(within).After(r.done) && r.done.Add(within).After(at)
 		}) {

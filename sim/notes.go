@@ -46,6 +46,7 @@ func (n *notes) Handle(_ context.Context, r slog.Record) error {
 	b.WriteString(r.Message)
 	r.Attrs(func(a slog.Attr) bool { fmt.Fprintf(&b, " %s=%v", a.Key, a.Value); return true })
 	if n.world != nil {
+		n.world.logged(r)
 		n.world.note("host: %s", b.String())
 	}
 	return nil

@@ -1,11 +1,11 @@
 package sim
 
 import (
-	"fmt"
 	"io"
 	"maps"
 	"time"
 
+	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -30,22 +30,23 @@ type Result struct {
 	Trace    uint64         // a hash of all that happened, in order
 	Covered  map[string]int // what has happened how often
 
+	Marks []Mark // what went wrong, in order
+	Torn  int    // groups of writes that crashes took back
+
 	// With Options.Record.
 	Samples   []Sample
 	Latencies []Latency
-	Marks     []Mark
-}
-
-// Mark is a fault, on the time axis.
-type Mark struct {
-	At   time.Duration
-	What string
+	Tale      *Tale
 }
 
 // Options say how to run a plan.
 type Options struct {
 	// Broken is a part that is broken on purpose. Nil: none.
 	Broken *Broken
+	// Seams are parts of the host that are taken out.
+	Seams seams.Seams
+	// GoOn: a violation is noted, and the run goes on as if nothing were wrong.
+	GoOn bool
 	// Record keeps what the pictures need.
 	Record bool
 	// Log is told all that happens, line by line. Nil: nobody is.
@@ -55,52 +56,60 @@ type Options struct {
 }
 
 // Run runs a plan: first while things go wrong, then until all has come to rest,
-// and until every session's lifetime has passed.
+// and until every session's lifetime has passed. The error is of a plan that can't be
+// run.
 func Run(p *Plan, o Options) (*Result, error) {
+	if err := p.validate(); err != nil {
+		return nil, err
+	}
 	began := wall()
 	w := newWorld(p, o.Broken)
-	w.record, w.s.onStep = o.Record, o.Steps
+	w.s.onStep, w.seams, w.goOn = o.Steps, o.Seams, o.GoOn
+	if w.record = o.Record; w.record {
+		w.tales = newTales(w)
+	}
 	w.notes.world, w.notes.log = w, o.Log
 	w.boot()
 	for i := range p.Clients {
 		w.clients = append(w.clients, w.newClient(&p.Clients[i]))
 	}
-	var marks []Mark
 	for i := range p.Faults {
 		f := &p.Faults[i]
 		w.s.After(f.At, func() {
 			w.note("fault %s n=%d takes=%v cause=%v point=%v", f.Kind, f.N, f.Takes, f.Cause, f.Point)
-			marks = append(marks, Mark{w.s.now.Sub(w.start), f.Kind})
+			w.markFault(f)
 			faults[f.Kind](w, f)
 		})
 	}
 	w.s.After(lookEvery, w.look)
 	err := w.s.Run(w.start.Add(p.Length))
-	if err == nil && w.history.violated == nil {
+	if err == nil && w.goesOn() {
 		w.heal()
 		err = w.s.Run(w.start.Add(p.Length + p.settle()))
 	}
-	if err == nil && w.history.violated == nil {
+	if err == nil && w.goesOn() {
 		w.rest()
 	}
-	if err == nil && w.history.violated == nil {
+	if err == nil && w.goesOn() {
 		for _, c := range w.clients {
 			c.leave()
 		}
 		err = w.s.Run(w.s.now.Add(2*p.Evict + time.Minute))
 	}
-	if err == nil && w.history.violated == nil {
+	if err == nil && w.goesOn() {
 		w.left()
 		err = w.s.Run(w.s.now.Add(2 * p.Lifetime))
 	}
-	if err == nil && w.history.violated == nil {
+	if err == nil && w.goesOn() {
 		w.gone()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("seed %#x: an event panicked: %w", p.Seed, err)
+		w.history.violate(Panicked, "%v", err)
+		r := w.result(began)
+		go w.close() // it may wait for a lock that the panic has left locked, and is not waited for
+		return r, nil
 	}
 	r := w.result(began)
-	r.Marks = marks
 	w.close()
 	return r, nil
 }
@@ -115,6 +124,10 @@ func (w *World) result(began time.Time) *Result {
 	r := &Result{
 		Plan: w.plan, Violation: w.history.violated, Notes: w.notes.last(), Steps: w.s.steps, Virtual: w.s.now.Sub(w.start), Real: wall().Sub(began),
 		Boots: w.boots, Trace: w.s.trace, Covered: maps.Clone(w.covered), Samples: w.watch.samples, Latencies: w.watch.answered,
+		Marks: w.watch.marks, Torn: w.disk.lost,
+	}
+	if w.tales != nil {
+		r.Tale = w.tales.tale()
 	}
 	for _, q := range w.history.requests {
 		r.Requests++

@@ -40,6 +40,7 @@ var Tools = []string{
 
 // Build implements mcp.Plugin.
 func (v *server) Build(ctx context.Context, s mcp.Session) (mcp.Runtime, error) {
+	v.w.tales.tell("", s.ID(), AtSession, AtRuntime, false, "a runtime is asked for")
 	v.p.Sleep(v.w.plan.Build.draw(v.rand))
 	if v.rand.Float64() < v.w.plan.BuildFails {
 		return nil, errors.New("the model server does not start")
@@ -99,7 +100,11 @@ func (rt *resident) call(m wire.Message) {
 	n, d := args.Get("n").String(), time.Duration(args.Get("ms").Int())*time.Millisecond
 	tool := m.ParamString("name")
 	rt.v.w.history.started(rt.s.ID(), n)
-	done := func(result string) { rt.answer(m, fmt.Sprintf(`{"n":%q,"value":%q}`, n, result)) }
+	rt.v.w.tales.of(n, AtSession, AtRuntime, "%s", tool)
+	done := func(result string) {
+		rt.v.w.tales.of(n, AtRuntime, AtSession, "result: %s", result)
+		rt.answer(m, fmt.Sprintf(`{"n":%q,"value":%q}`, n, result))
+	}
 	switch tool {
 	case "incr":
 		var value string
@@ -117,6 +122,7 @@ func (rt *resident) call(m wire.Message) {
 	case "stream":
 		for i := range 4 {
 			rt.v.p.Sleep(d / 4)
+			rt.v.w.tales.of(n, AtRuntime, AtSession, "progress %d", i)
 			_ = rt.s.Send(context.Background(), wire.NewNotification("notifications/progress",
 				fmt.Appendf(nil, `{"progressToken":%s,"progress":%d}`, m.Param(wire.TokenOfRequest), i)), m.ID())
 		}

@@ -1,7 +1,12 @@
 package sim
 
 import (
+	"fmt"
+	"log/slog"
+	"strings"
 	"time"
+
+	"github.com/kalpahost/kalpa/mcp/session"
 )
 
 // watch looks at the world from time to time, and keeps what is drawn later.
@@ -9,6 +14,44 @@ type watch struct {
 	samples  []Sample
 	fired    uint64 // alarms, at the last look
 	answered []Latency
+	marks    []Mark
+}
+
+// MarkKind tells marks apart.
+type MarkKind string
+
+// The kinds of marks.
+const (
+	FaultMark  MarkKind = "fault"  // of the plan's
+	StrikeMark MarkKind = "strike" // an armed one has struck
+	ResetMark  MarkKind = "reset"  // of an isolate, or of an object that overran
+	UpMark     MarkKind = "up"     // a host process has started
+	DownMark   MarkKind = "down"   // and has ended
+)
+
+// Mark is something that went wrong, on the time axis.
+type Mark struct {
+	At   time.Duration
+	Kind MarkKind
+	What string
+}
+
+func (w *World) mark(kind MarkKind, what string) {
+	w.watch.marks = append(w.watch.marks, Mark{w.s.now.Sub(w.start), kind, what})
+}
+
+// markFault marks a fault of the plan's.
+func (w *World) markFault(f *Fault) {
+	w.mark(FaultMark, f.Kind)
+	switch f.Kind {
+	case "strike", "reset-isolate": // told when it resets something
+	case "reset-session":
+		if id := w.sessionOf(f.N); id != "" {
+			w.tales.tell("", id, AtSession, AtSession, true, "reset: %s", f.Cause)
+		}
+	default:
+		w.tales.world("fault: " + f.Kind)
+	}
 }
 
 // Sample is what the world holds at a moment.
@@ -131,5 +174,32 @@ func (w *World) gone() {
 		}
 		_, alarm := rows.Head(left[0])
 		w.history.violate("I8", "%d sessions are still stored after their lifetime: %s has %q and its alarm at %v", len(left), left[0], keys, alarm.At)
+	}
+}
+
+// logged looks at what the host logs: of the resets that no fault of the plan's is at
+// the moment, its log alone tells.
+func (w *World) logged(r slog.Record) {
+	kind, attrs := MarkKind(""), map[string]string{}
+	switch r.Message {
+	case "chaos strikes":
+		kind = StrikeMark
+	case "isolate reset", "object overran and is reset":
+		kind = ResetMark
+	default:
+		return
+	}
+	r.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value.String(); return true })
+	what := attrs["cause"]
+	switch {
+	case kind == StrikeMark:
+		what = strings.TrimSpace(fmt.Sprintf("%s %s %s", attrs["point"], attrs["scope"], what))
+	case attrs["isolate"] != "":
+		what = fmt.Sprintf("isolate %s, %s", attrs["isolate"], what)
+		w.tales.isolate(attrs["isolate"], "reset: "+what)
+	}
+	w.mark(kind, what)
+	if id, ok := strings.CutPrefix(attrs["object"], session.Class+"/"); ok {
+		w.tales.tell("", id, AtSession, AtSession, true, "%s: %s", kind, what)
 	}
 }

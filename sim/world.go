@@ -39,6 +39,8 @@ type World struct {
 	settling bool // nothing goes wrong any more
 	over     bool
 	record   bool // what the pictures need is kept
+	tales    *tales
+	goOn     bool // also after a violation
 	boots    int
 	// residents is how many runtimes there are, by isolate.
 	residents map[int]int
@@ -111,6 +113,9 @@ func (h *host) run(boot int) (err error) {
 	if w.broken != nil && w.broken.Store != nil {
 		store = w.broken.Store(w, store)
 	}
+	if w.tales != nil {
+		store = taleStore{store, w.tales}
+	}
 	mailbox := p.Mailbox
 	if w.broken != nil && w.broken.Mailbox != nil {
 		mailbox = w.broken.Mailbox(p)
@@ -137,6 +142,9 @@ func (h *host) run(boot int) (err error) {
 	if w.broken != nil && w.broken.Sessions != nil {
 		sessions = w.broken.Sessions(w, sessions)
 	}
+	if w.tales != nil {
+		sessions = taleSessions{sessions, w.tales}
+	}
 	ids := w.s.Rand(fmt.Sprint("ids ", boot))
 	h.front, err = front.New(front.Options{
 		Sessions: sessions, Server: "model", Clock: p, Runner: p, Logger: log, At: h.sessions.At,
@@ -152,6 +160,8 @@ func (h *host) run(boot int) (err error) {
 	h.up = true
 	w.net.Server = &Listener{h.p, h.front}
 	w.note("host %d is up", boot)
+	w.mark(UpMark, fmt.Sprintf("host %d", boot))
+	w.tales.world(fmt.Sprintf("host %d is up", boot))
 	return nil
 }
 
@@ -168,6 +178,8 @@ func text(r *rand.Rand) string {
 // crashed is what becomes of the rest of the world when a host's process is gone.
 func (w *World) crashed(h *host) {
 	w.note("the host is gone")
+	w.mark(DownMark, "the host")
+	w.tales.world("the host is gone")
 	h.up = false
 	if w.host == h {
 		w.net.Server = nil
@@ -187,6 +199,7 @@ func (w *World) crashed(h *host) {
 		}
 	}
 	clear(w.residents)
+	w.watch.resident(w)
 	if !w.over {
 		w.s.After(w.plan.Network.draw(w.disk.rand)+100*time.Millisecond, w.boot)
 	}
@@ -227,6 +240,7 @@ func (w *World) built(rt *resident) {
 		w.history.violate("I9", "session %s has two runtimes at once", rt.s.ID())
 	}
 	s.resident = rt
+	w.tales.tell("", rt.s.ID(), AtRuntime, AtSession, false, "the runtime is built")
 	w.residents[w.isolateOf(rt.s.ID())]++
 	w.watch.resident(w)
 }
@@ -238,6 +252,7 @@ func (w *World) reaped(rt *resident) {
 	if s.resident == rt {
 		s.resident = nil
 	}
+	w.tales.tell("", rt.s.ID(), AtRuntime, AtRuntime, false, "the runtime is closed")
 	w.residents[w.isolateOf(rt.s.ID())]--
 	w.watch.resident(w)
 }
@@ -248,6 +263,7 @@ func objectOf(session string) storage.ID { return storage.ID{Class: "mcp-session
 
 // leaves looks at what a front sends: an event leaves when it is durable.
 func (w *World) leaves(x *Exchange, b []byte) {
+	w.tales.flushed(b)
 	id := x.header.Get("Mcp-Session-Id")
 	for line := range strings.SplitSeq(string(b), "\n") {
 		text, ok := strings.CutPrefix(line, "id: ")
@@ -260,6 +276,9 @@ func (w *World) leaves(x *Exchange, b []byte) {
 		}
 	}
 }
+
+// goesOn: nothing is wrong, or it is to go on all the same.
+func (w *World) goesOn() bool { return w.goOn || w.history.violated == nil }
 
 // sometimes notes that something has happened that has to happen now and then.
 func (w *World) sometimes(what string) { w.covered[what]++ }
