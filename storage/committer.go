@@ -234,6 +234,7 @@ func (c *Committer) Stats() Stats {
 // returns nil or the failure; a later one waits and returns ErrClosed.
 func (c *Committer) Close() error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	again := c.closing
 	c.closing = true
 	for _, w := range c.blocked {
@@ -244,7 +245,6 @@ func (c *Committer) Close() error {
 	for !c.ended {
 		run.WaitWithout(&c.mu, c.gone)
 	}
-	c.mu.Unlock()
 	c.gone.Set() // for who else waits
 	if again {
 		return &Error{Op: "close", Err: ErrClosed}

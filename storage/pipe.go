@@ -20,11 +20,11 @@ type pipe struct {
 // put waits while the pipe is full.
 func (p *pipe) put(g *group) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for len(p.groups) >= p.window {
 		run.WaitWithout(&p.mu, p.room)
 	}
 	p.groups = append(p.groups, g)
-	p.mu.Unlock()
 	p.ready.Set()
 }
 
