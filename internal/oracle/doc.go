@@ -51,6 +51,13 @@
 // beside all gates: a line is seen even when its event's writes are dropped.
 // Errors are shown with the properties by which callers tell them apart.
 //
+// # What kalpa runs on
+//
+// A host with a clock that the driver moves, and a disk on which a commit takes a
+// moment and whose power the step "restart" cuts: what leaves an object too early
+// is caught at it. A program with ops that kalpa_ops.go does not have is pending,
+// and the test says when it no longer is.
+//
 // # Running
 //
 // go test runs all programs on kalpa. make oracle runs them on workerd too, and

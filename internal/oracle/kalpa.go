@@ -14,7 +14,7 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
-// Kalpa is this module's host, in memory, on a clock that the driver moves.
+// Kalpa is this module's host, on a clock that the driver moves and a disk in memory.
 type Kalpa struct {
 	program *Program
 	points  *Points
@@ -31,6 +31,7 @@ type Kalpa struct {
 type process struct {
 	w     *Kalpa
 	host  *actor.Host
+	disk  *disk
 	class *actor.Class[thing]
 	other *actor.Class[thing]
 	run   actor.Call[Event, struct{}]
@@ -50,11 +51,13 @@ func (w *Kalpa) Start(ctx context.Context, p *Program, points *Points) error {
 }
 
 func (w *Kalpa) boot(context.Context) error {
-	host, err := actor.NewHost(actor.Options{Store: w.store, Clock: w.clock, Logger: slog.New(slog.DiscardHandler)})
+	disk := newDisk(w.store)
+	host, err := actor.NewHost(actor.Options{Store: disk, Clock: w.clock, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
+		disk.lose()
 		return err
 	}
-	l := &process{w: w, host: host, count: map[string]int{}}
+	l := &process{w: w, host: host, disk: disk, count: map[string]int{}}
 	l.class = actor.Define("main", l.construct)
 	l.other = actor.Define("other", l.construct)
 	l.run = actor.Method(l.class, "run", (*thing).event)
@@ -169,6 +172,7 @@ func (l *process) end() error {
 	l.mu.Lock()
 	l.over = true
 	l.mu.Unlock()
+	l.disk.lose()
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := l.host.Shutdown(now); err != nil && !errors.Is(err, context.Canceled) {
