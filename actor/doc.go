@@ -17,6 +17,35 @@
 // only the holder of the baton runs, and [State.Await] gives it back while the
 // code waits for something that is not the object's own.
 //
+// # Identity
+//
+// An object is its class and its name ([Class.ID]); what has no name yet gets one
+// from [Host.NewID], 64 hex digits that [ParseID] takes back for the same class
+// only. [Host.Objects] lists what is stored, and [Host.Export] and [Host.Import]
+// move it.
+//
+// # Concurrency
+//
+// Storage operations keep the baton; an await, and a call to another object, which
+// awaits by itself, let other events in. [State.Critical] keeps them out: the
+// baton then goes to nobody while the section awaits, and the mailbox stands still.
+// A constructor is the first critical section, and a [State.Transaction] is one
+// whose batch is sealed when it has ended instead of at each await. A section that
+// fails resets the object; what has waited fails with it, in order.
+//
+// # Calls
+//
+// A [Call] goes through a [Stub], which is an address and never goes stale. The
+// context of an object's code knows its place in a chain of calls. By it a call
+// awaits, leaves through the output gate, counts its depth, and finds out that it
+// would come back to a critical section which waits for it.
+//
+// What comes of an attempt is one of three things: the object's answer; lost, when
+// it was reset with the call in progress; or undelivered, when it was reset before.
+// Only the last is sent again by itself, for causes that pass. [Call.DoOnce] gives
+// a call an identity, whose row lands in the commits of the call's own first and
+// last turn; with that what was lost may be sent again as well.
+//
 // # What holds
 //
 //   - At most one turn of an object runs at a time; other events enter only at its

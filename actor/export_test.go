@@ -104,7 +104,10 @@ func TestWhatIsSentDuringAnImportWaits(t *testing.T) {
 	slow := &slowStore{Store: mem, hold: make(chan struct{})}
 	l := newLab(t, actor.Options{Store: slow})
 	imported := make(chan error, 1)
-	go func() { _, err := l.Import(context.Background(), strings.NewReader(object("a")), false); imported <- err }()
+	go func() {
+		_, err := l.Import(context.Background(), strings.NewReader(object("a")), false)
+		imported <- err
+	}()
 	for !l.Active(thingID("a")) {
 		time.Sleep(time.Millisecond)
 	}

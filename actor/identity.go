@@ -21,8 +21,8 @@ const (
 
 // Why an id does not parse; the sentences are the platform's.
 var (
-	ErrInvalidID = errors.New("Invalid Durable Object ID: must be 64 hex digits")  //nolint:staticcheck,revive // what users search for
-	ErrOtherID   = errors.New("Durable Object ID is not valid for this namespace") //nolint:staticcheck,revive // as above
+	ErrInvalidID = errors.New("Invalid Durable Object ID: must be 64 hex digits")  //nolint:staticcheck // what users search for
+	ErrOtherID   = errors.New("Durable Object ID is not valid for this namespace") //nolint:staticcheck // as above
 )
 
 // ErrNoClass: the host has no class of that name.

@@ -157,6 +157,7 @@ func (r *request) follow(ctx context.Context) ([]byte, error) {
 			return nil, context.Cause(ctx)
 		case answered:
 			return out, err
+		case lost, undelivered:
 		}
 		pause, again := again(n, r.h.o.Clock.Now().Sub(r.begun), err, end == lost, r.call.once != "", alarm.Jitter(r.id, n))
 		if !again || pause > 0 && !r.h.sleep(ctx, pause) {
