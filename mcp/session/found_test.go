@@ -34,6 +34,28 @@ func TestConfirmedFlushOutlivesAReset(t *testing.T) {
 	}
 }
 
+// A session that is reset again and again, faster than it writes down by itself what
+// its clients have, writes it down all the same: else a host that is killed would make
+// it answer again, however long ago that was.
+func TestConfirmedFlushIsWrittenDownBetweenResets(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	l := c.post(call("7", "echo")).wait()
+	at, err := session.ParseEventID(l.frames[len(l.frames)-1].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		w.host.Reset(c.object(), actor.MemoryLimit, nil)
+		if l := c.get("no id").wait(); l.opening.Refusal == nil { // it wakes up, and writes nothing for that
+			t.Fatalf("opened %+v", l.opening)
+		}
+	}
+	if row, err := w.store.Get(t.Context(), c.object(), "s/"+at.Stream); err != nil || !strings.Contains(string(row), `"done":true`) {
+		t.Errorf("the stream's row is %s, %v", row, err)
+	}
+}
+
 // An initialize that is lost says why, although its session ends with it.
 func TestLostInitializeIsToldWithItsReason(t *testing.T) {
 	w := newWorld(t, nil)

@@ -40,6 +40,7 @@ func (obj *object) Start(t *actor.Turn) error {
 	for _, e := range obj.svc.confirmed.of(obj.s.id) {
 		obj.s.step(&Flushed{Event: e.String()}, t.Now(), &o)
 	}
+	obj.s.tidy(&o) // at once: resets that follow each other must not put it off
 	return obj.apply(t, &o)
 }
 
