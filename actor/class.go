@@ -15,6 +15,7 @@ type Class[T any] struct {
 	methods map[string]method[T]
 	// callbacks are what schedules run; payloads are JSON.
 	callbacks map[string]callback[T]
+	served    bool // over HTTP
 }
 
 // method runs on the object's goroutine.
@@ -70,4 +71,7 @@ func (c *Class[T]) ID(name string) storage.ID { return storage.ID{Class: c.name,
 // Register makes the class known to a host; see [Host.Register].
 func (c *Class[T]) Register(h *Host) {
 	h.Register(c.name, func() Machine { return &object[T]{class: c} })
+	if c.served {
+		h.served[c.name] = true
+	}
 }

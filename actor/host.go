@@ -56,6 +56,8 @@ type Options struct {
 	// EvictAfter is how long an object rests before its memory is given up.
 	// Default: 10 s. Negative: never.
 	EvictAfter time.Duration
+	// Web bounds HTTP and WebSockets.
+	Web Web
 	// Dispatcher and Mailbox decide when incarnations run. Default: a goroutine for
 	// each mailbox that has work.
 	Dispatcher pa.Dispatcher
@@ -118,7 +120,7 @@ func (o *Options) defaults() error {
 		return fmt.Errorf("actor: Options.Isolates, HeapLimit, CacheLimit and MaxQueued must not be negative, got %d, %d, %d, %d",
 			o.Isolates, o.HeapLimit, o.CacheLimit, o.MaxQueued)
 	}
-	return nil
+	return o.Web.defaults()
 }
 
 // Host runs the objects of one process.
@@ -133,7 +135,10 @@ type Host struct {
 	chaos      Chaos
 	dispatcher *alarm.Dispatcher
 	meters     meters
-	entropy    sync.Mutex // of Options.Entropy
+	entropy    sync.Mutex      // of Options.Entropy
+	served     map[string]bool // the classes that Handler serves
+	sockets    *sockets
+	bodies     atomic.Int64 // of requests, in bytes
 
 	started  atomic.Bool
 	draining atomic.Bool
@@ -162,6 +167,7 @@ func NewHost(o Options) (*Host, error) {
 			pa.WithDeadLetterThrottleInterval(10*time.Millisecond)),
 	}
 	h.dir.init()
+	h.served, h.sockets = map[string]bool{}, newSockets(h)
 	h.look = o.Runner.Signal()
 	h.chaos.h, h.chaos.random = h, o.Random
 	for n := range o.Isolates {
@@ -314,11 +320,13 @@ func (h *Host) Shutdown(ctx context.Context) error {
 			for id := range h.dir.all() {
 				h.Reset(id, Shutdown, nil)
 			}
+			h.sockets.shutdown(ctx)
 			return cmp.Or(err, ctx.Err())
 		}
 		h.sweepAll()
 		h.look.Wait()
 	}
+	h.sockets.shutdown(ctx)
 	for _, i := range h.isolates {
 		h.sys.Root.Stop(i.pid)
 	}

@@ -302,6 +302,7 @@ func (inc *incarnation) passivate() {
 	}
 	inc.broken.CompareAndSwap(nil, &Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Superseded, Err: errEvicted})
 	inc.cancel(errEvicted)
+	inc.h.sockets.forget(inc.id)
 	inc.h.sys.Root.Stop(inc.pid)
 }
 
@@ -332,6 +333,7 @@ func (inc *incarnation) condemn(e *Error) bool {
 		return false
 	}
 	inc.gate.shut()
+	inc.h.sockets.drop(inc.id, e)
 	return true
 }
 

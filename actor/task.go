@@ -94,6 +94,10 @@ func (o *object[T]) Handle(t *Turn, event any) {
 				t.After(func() { forget(); e.reply(out, err) })
 			}
 		})
+	case incoming:
+		e.enter(t, o.obj, o.state, func(ctx context.Context, up *link, f func(context.Context) func(*Turn)) {
+			o.begin(ctx, t, up, nil, f)
+		})
 	case resume:
 		o.run(t, e.task, e.task.wake.Set)
 	case background:

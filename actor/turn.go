@@ -23,6 +23,7 @@ type Turn struct {
 	at    map[string]int // where a key is in the batch's puts, once there are many
 	view  *overlay       // what the turn reads through, once it has read
 	after []func()
+	outs  []func() // ahead of after: see out
 }
 
 // fewPuts are searched one by one.
@@ -354,6 +355,7 @@ func (t *Turn) end() {
 			inc.breakWith(&Error{Op: "commit", ID: inc.id, Epoch: inc.epoch, Cause: cause, Err: err})
 		})
 	}
+	t.outside()
 	t.leave()
 }
 

@@ -1,0 +1,407 @@
+package actor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/internal/run"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// ErrClientGone: nobody takes the response, or the WebSocket's frames, any more.
+var ErrClientGone = errors.New("the client has gone away")
+
+// HeaderCause names, in a response that is the host's own, what has become of the
+// object: see [Cause.String].
+const HeaderCause = "Kalpa-Cause"
+
+// ServeHTTP passes a request to the object, whose *T has to be an [http.Handler].
+// It is an event like any other: it runs in turns, and no byte of the response
+// leaves before what the object has written until then is durable.
+//
+// The object gets the whole body with the request: slow clients hold up nothing.
+// What its handler writes leaves at its awaits, at its end and with
+// [http.ResponseController.Flush], which makes a commit of what has been written so
+// far. A Write that finds [Web].MaxUnsent bytes waiting for the client awaits, as
+// State.Await does. The request's context ends with the client's connection, and
+// with the incarnation.
+//
+// When the object is reset, and nothing has been sent, the response is a 503 or, where
+// sending the request again is not likely to help, a 500, and its header Kalpa-Cause
+// says why. When something has been sent the connection is broken, by
+// [http.ErrAbortHandler]. A request that is known not to have begun when its object
+// was reset for a transient cause is passed on again.
+func (s Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.h == nil {
+		http.Error(w, errNoHost.Error()+"; a stub comes from Host.Stub", http.StatusInternalServerError)
+		return
+	}
+	up := linkOf(r.Context())
+	if err := up.admit(s.id); err != nil {
+		s.h.refuse(w, err)
+		return
+	}
+	me := up.holder()
+	if me == nil {
+		s.serve(r.Context(), w, r, up)
+		return
+	}
+	var aborted any
+	if err := me.Await(r.Context(), func(ctx context.Context) error {
+		defer func() { aborted = recover() }() // the baton comes first
+		s.serve(ctx, w, r, up)
+		return nil
+	}); err != nil {
+		s.h.refuse(w, err)
+	} else if aborted != nil {
+		panic(aborted)
+	}
+}
+
+func (s Stub) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, up *link) {
+	body, ok := s.h.readBody(w, r)
+	if !ok {
+		return
+	}
+	defer s.h.bodies.Add(-int64(cap(body)))
+	begun := s.h.o.Clock.Now()
+	for n := 1; ; n++ {
+		x := &exchange{h: s.h, id: s.id, r: r, body: body, up: up, wake: s.h.o.Runner.Signal(), room: s.h.o.Runner.Signal()}
+		end, err := x.over(ctx, w)
+		if end != undelivered {
+			return
+		}
+		pause, again := again(n, s.h.o.Clock.Now().Sub(begun), err, false, false, alarm.Jitter(s.id, n))
+		if !again || !s.h.sleep(ctx, pause) {
+			s.h.refuse(w, err)
+			return
+		}
+	}
+}
+
+// over passes the exchange's request to the object and writes what comes back, to
+// its end.
+func (x *exchange) over(ctx context.Context, w http.ResponseWriter) (outcome, error) {
+	if err := x.h.Send(x.id, x, func(err error) { x.finish(undelivered, err) }); err != nil {
+		return undelivered, err
+	}
+	defer x.left()
+	defer x.h.o.Runner.AfterDone(ctx, func() { x.lose(context.Cause(ctx)) })()
+	rc := http.NewResponseController(w)
+	sent := false
+	for {
+		x.wake.Wait()
+		parts, end, err, gone := x.take()
+		for _, p := range parts {
+			if gone {
+				break
+			}
+			sent = true
+			_ = rc.SetWriteDeadline(x.h.patience()) // recorders have none
+			if err := p.write(w, rc); err != nil {
+				x.lose(err)
+				gone = true
+			}
+			x.taken(len(p.bytes))
+		}
+		switch {
+		case gone:
+			return answered, nil
+		case end == under:
+		case end == undelivered:
+			return end, err
+		case end == lost && sent, end == answered && err != nil:
+			panic(http.ErrAbortHandler)
+		case end == lost:
+			x.h.refuse(w, err)
+			return end, err
+		case x.upgrade != nil:
+			x.connect(w)
+			return end, nil
+		default:
+			return end, nil
+		}
+	}
+}
+
+// refuse answers for an object that did not. What it says of the object is the
+// cause: what is behind that is not for everybody.
+func (h *Host) refuse(w http.ResponseWriter, err error) {
+	status, cause, text := http.StatusInternalServerError, CauseOf(err), "The object could not be reached."
+	switch {
+	case errors.Is(err, ErrNoClass):
+		status, text = http.StatusNotFound, "There is no class of that name."
+	case errors.Is(err, storage.ErrInvalid):
+		status, text = http.StatusBadRequest, "That is not the name of an object: it has 1 to "+strconv.Itoa(storage.MaxName)+" bytes of UTF-8, none of them zero."
+	case errors.Is(err, ErrCycle), errors.Is(err, ErrTooDeep):
+		status, text = http.StatusLoopDetected, "Objects that wait for one another call in a circle."
+	case cause != NoCause:
+		text = cause.Sentence()
+		w.Header().Set(HeaderCause, cause.String())
+		if cause.Transient() || cause.Retryable() || cause.Overloaded() {
+			status = http.StatusServiceUnavailable
+			w.Header().Set("Retry-After", "1")
+		}
+	}
+	if status >= http.StatusInternalServerError {
+		h.log.Warn("a request was not answered by its object", "status", status, "error", err)
+	}
+	http.Error(w, text, status)
+}
+
+// readBody reads the body of a request, and answers itself if it can't. The capacity
+// of what it returns counts in bodies.
+func (h *Host) readBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+		return nil, true
+	}
+	most := h.o.Web.MaxBody
+	if r.ContentLength > most {
+		w.Header().Set("Connection", "close")
+		http.Error(w, "The body is larger than "+strconv.FormatInt(most, 10)+" bytes.", http.StatusRequestEntityTooLarge)
+		return nil, false
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(h.patience()) // recorders have none
+	in := http.MaxBytesReader(w, r.Body, most)
+	size := int64(512)
+	if r.ContentLength > 0 {
+		size = min(r.ContentLength, 64<<10) + 1 // one more, to see the end without growing
+	}
+	for {
+		if h.bodies.Add(size-int64(cap(body))) > h.o.Web.MaxBodies {
+			h.bodies.Add(-size)
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "The host holds as many requests as it can. Send it again a little later.", http.StatusServiceUnavailable)
+			return nil, false
+		}
+		body = append(make([]byte, 0, size), body...)
+		for len(body) < cap(body) {
+			n, err := in.Read(body[len(body):cap(body)])
+			body = body[:len(body)+n]
+			if err == io.EOF {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+				return body, true
+			}
+			if err == nil {
+				continue
+			}
+			h.bodies.Add(-size)
+			if _, large := errors.AsType[*http.MaxBytesError](err); large {
+				http.Error(w, "The body is larger than "+strconv.FormatInt(most, 10)+" bytes.", http.StatusRequestEntityTooLarge)
+			} else {
+				http.Error(w, "The body did not come to its end.", http.StatusBadRequest)
+			}
+			return nil, false
+		}
+		size = min(2*size, most+1)
+	}
+}
+
+// patience is when a client that does nothing is cut off.
+func (h *Host) patience() time.Time {
+	return time.Now().Add(h.o.Web.Patience) //nolint:forbidigo // deadlines of connections are the system clock's
+}
+
+// exchange is a request on its way to an object, and the response on its way back:
+// the object's side gives parts of it through the output gate, and the side that has
+// the connection takes them.
+type exchange struct {
+	h    *Host
+	id   storage.ID
+	r    *http.Request
+	body []byte
+	up   *link
+	wake run.Signal // of the connection's side
+	room run.Signal // of the object's, when it waits for the client
+
+	mu      sync.Mutex
+	end     outcome
+	err     error
+	parts   []part
+	unsent  int // bytes that the object has written and the client has not taken
+	gone    error
+	cancel  context.CancelCauseFunc // of the request's context
+	upgrade *socket
+	done    bool // the connection's side has left
+}
+
+// part is some of a response.
+type part struct {
+	status int // 0: not the first
+	header http.Header
+	bytes  []byte
+	flush  bool
+}
+
+func (p *part) write(w http.ResponseWriter, rc *http.ResponseController) error {
+	if p.status != 0 {
+		maps.Copy(w.Header(), p.header)
+		w.WriteHeader(p.status)
+	}
+	if len(p.bytes) > 0 {
+		if _, err := w.Write(p.bytes); err != nil && !errors.Is(err, http.ErrBodyNotAllowed) {
+			return err
+		}
+	}
+	if p.flush {
+		if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter serves incoming.
+func (x *exchange) enter(t *Turn, obj any, s *State, begin func(context.Context, *link, func(context.Context) func(*Turn))) {
+	handler, ok := obj.(http.Handler)
+	if !ok {
+		w := &response{x: x, header: http.Header{}}
+		http.Error(w, "Objects of this class do not serve HTTP.", http.StatusNotImplemented)
+		t.out(func() { x.finish(answered, nil) })
+		return
+	}
+	forget := t.OnBreak(func(err error) { x.finish(lost, err) })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	x.mu.Lock()
+	x.cancel = cancel
+	if x.gone != nil {
+		cancel(x.gone)
+	}
+	x.mu.Unlock()
+	begin(&carried{ctx, x.r.Context()}, x.up, func(ctx context.Context) func(*Turn) {
+		r := x.r.WithContext(ctx)
+		r.Body = http.NoBody
+		if len(x.body) > 0 {
+			r.Body = io.NopCloser(bytes.NewReader(x.body))
+		}
+		w := &response{x: x, me: linkOf(ctx), header: http.Header{}}
+		aborted := w.handled(handler, r)
+		return func(t *Turn) {
+			cancel(nil)
+			w.over = true
+			if aborted == nil && x.upgrade == nil && w.status == 0 {
+				w.WriteHeader(http.StatusOK)
+			}
+			w.first(t)
+			t.out(func() { forget(); x.finish(answered, aborted) })
+		}
+	})
+}
+
+// carried is the context of an object's event with the values of a request's.
+type carried struct {
+	context.Context
+	request context.Context
+}
+
+func (c *carried) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	if _, ours := key.(linkKey); ours {
+		return nil
+	}
+	return c.request.Value(key)
+}
+
+// pass adds a part that may leave.
+func (x *exchange) pass(p part) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.end == under && x.gone == nil {
+		x.parts = append(x.parts, p)
+		x.wake.Set()
+	}
+}
+
+// finish ends the exchange. The first end counts.
+func (x *exchange) finish(end outcome, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.end != under {
+		return
+	}
+	x.end, x.err = end, err
+	x.wake.Set()
+	x.room.Set()
+	if x.done && x.upgrade != nil {
+		x.upgrade.lost()
+	}
+}
+
+func (x *exchange) take() (parts []part, end outcome, err error, gone bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	parts, x.parts = x.parts, nil
+	return parts, x.end, x.err, x.gone != nil
+}
+
+// taken says that the client has taken some bytes, as far as is known here.
+func (x *exchange) taken(n int) {
+	x.mu.Lock()
+	x.unsent -= n
+	x.mu.Unlock()
+	x.room.Set()
+}
+
+// lose says that the client is gone.
+func (x *exchange) lose(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone != nil {
+		return
+	}
+	x.gone = errors.Join(ErrClientGone, err)
+	if x.cancel != nil {
+		x.cancel(x.gone)
+	}
+	x.wake.Set()
+	x.room.Set()
+}
+
+// left says that the connection's side is no longer there.
+func (x *exchange) left() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.done = true
+	if x.end == answered && x.upgrade != nil {
+		x.upgrade.lost() // unless it is connected
+	}
+}
+
+// held counts bytes that the object writes, if there is room for them.
+func (x *exchange) held(n int) (ok bool, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.gone != nil:
+		return false, x.gone
+	case x.end != under:
+		return false, x.err
+	case x.unsent > 0 && x.unsent+n > x.h.o.Web.MaxUnsent:
+		return false, nil
+	}
+	x.unsent += n
+	return true, nil
+}
+
+// fits waits until there is room.
+func (x *exchange) fits(n int) error {
+	for {
+		x.mu.Lock()
+		gone, over := x.gone, x.end != under || x.unsent == 0 || x.unsent+n <= x.h.o.Web.MaxUnsent
+		x.mu.Unlock()
+		if gone != nil || over {
+			return gone
+		}
+		x.room.Wait()
+	}
+}

@@ -1,0 +1,154 @@
+package actor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+)
+
+// response is the http.ResponseWriter that an object's handler gets.
+type response struct {
+	x      *exchange
+	me     *link // of the task that answers
+	header http.Header
+	status int
+	begun  bool // the first part, with status and header, is on its way
+	over   bool // the handler has returned
+}
+
+var errOver = errors.New("the handler has returned")
+
+// handled runs the handler. A handler that gives up, by the panic that net/http has
+// for that, breaks the connection and not the object.
+func (w *response) handled(h http.Handler, r *http.Request) (aborted error) {
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+			aborted = http.ErrAbortHandler
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	h.ServeHTTP(w, r)
+	return nil
+}
+
+func (w *response) Header() http.Header { return w.header }
+
+func (w *response) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // what net/http does
+	}
+	if w.status == 0 && status >= http.StatusOK { // one of 1xx is no answer
+		w.status = status
+	}
+}
+
+func (w *response) Write(p []byte) (n int, err error) {
+	switch {
+	case w.over:
+		return 0, errOver
+	case w.x.upgrade != nil:
+		return 0, http.ErrHijacked
+	case w.status == 0:
+		w.WriteHeader(http.StatusOK)
+	}
+	for len(p) > 0 {
+		some := p[:min(len(p), w.x.h.o.Web.MaxUnsent)]
+		if err := w.wait(len(some)); err != nil {
+			return n, err
+		}
+		if err := w.send(part{bytes: append([]byte(nil), some...)}); err != nil {
+			return n, err
+		}
+		n += len(some)
+		p = p[len(some):]
+	}
+	return n, nil
+}
+
+// wait returns when the client has taken so much that n more bytes fit.
+func (w *response) wait(n int) error {
+	for {
+		if ok, err := w.x.held(n); ok || err != nil {
+			return err
+		}
+		s := w.holder()
+		if s == nil {
+			if err := w.x.fits(n); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.nested > 0 {
+			return s.fail("write", fmt.Errorf("%w: more than %d bytes of a response are written in a transaction", ErrTooLarge, w.x.h.o.Web.MaxUnsent),
+				"answer when the transaction has ended: nothing leaves before")
+		}
+		if err := s.Await(w.x.r.Context(), func(context.Context) error { return w.x.fits(n) }); err != nil {
+			return err
+		}
+	}
+}
+
+// Flush serves http.Flusher.
+func (w *response) Flush() { _ = w.FlushError() }
+
+// FlushError serves http.ResponseController.
+func (w *response) FlushError() error {
+	switch {
+	case w.over:
+		return errOver
+	case w.x.upgrade != nil:
+		return http.ErrHijacked
+	case w.status == 0:
+		w.WriteHeader(http.StatusOK)
+	}
+	if err := w.send(part{flush: true}); err != nil {
+		return err
+	}
+	s := w.holder()
+	if s == nil {
+		return nil
+	}
+	s.flush(s.turn)
+	return s.inc.err()
+}
+
+func (w *response) holder() *State { return w.me.holder() }
+
+// first has status and header leave, if they have not yet.
+func (w *response) first(t *Turn) {
+	if p, ok := w.head(part{}); ok {
+		t.out(func() { w.x.pass(p) })
+	}
+}
+
+// head makes a part the first one, if it is.
+func (w *response) head(p part) (part, bool) {
+	if w.begun || w.status == 0 {
+		return p, false
+	}
+	w.begun = true
+	p.status, p.header = w.status, maps.Clone(w.header)
+	return p, true
+}
+
+// send has a part leave: through the gate, or at once while the handler awaits,
+// since an await begins when all that was written is durable.
+func (w *response) send(p part) error {
+	p, _ = w.head(p)
+	if w.me == nil {
+		w.x.pass(p)
+		return nil
+	}
+	if gone := w.me.state.inc.err(); gone != nil {
+		return gone
+	}
+	if s := w.holder(); s != nil {
+		s.turn.out(func() { w.x.pass(p) })
+	} else {
+		w.x.pass(p)
+	}
+	return nil
+}
