@@ -25,6 +25,13 @@ var kinds = []struct {
 	{actor.ErrRange, "not a range", regexp.MustCompile(`TypeError: (list\(\) cannot be called with both start and startAfter values|List limit must be positive)\.`)},
 	{alarm.ErrTime, "not a time", regexp.MustCompile(`TypeError: (setAlarm\(\) cannot be called with an alarm time <= 0|The value cannot be converted because it is not a valid Date\.)`)},
 	{actor.ErrInvalidID, "not an id", regexp.MustCompile(`TypeError: Invalid Durable Object ID: must be 64 hex digits`)},
+	{actor.ErrTag, "not a tag", regexp.MustCompile(`Error: ("t+" is longer than the max tag length \(256 characters\)\.|a Hibernatable WebSocket cannot have more than 10 tags)`)},
+	{actor.ErrTooLarge, "too large", regexp.MustCompile(`Error: A WebSocket 'attachment' cannot be larger than \d+ bytes\.'attachment' was \d+ bytes\.`)},
+	{actor.ErrTooLarge, "too large", regexp.MustCompile(`RangeError: (Request|Response) cannot be larger than \d+ bytes\. A (request|response) of size \d+ was provided\.`)},
+	{actor.ErrClose, "not a close", regexp.MustCompile(`InvalidAccessError: Invalid WebSocket close code: \d+\.`)},
+	{actor.ErrClose, "not a close", regexp.MustCompile(`SyntaxError: WebSocket close reason must not be longer than 123 bytes when UTF-8 encoded\.`)},
+	{actor.ErrClosed, "closed already", regexp.MustCompile(`TypeError: Can't call WebSocket send\(\) after close\(\)\.`)},
+	{actor.ErrWebSocket, "not acceptable", regexp.MustCompile("Error: Cannot call `acceptWebSocket\\(\\)` if the WebSocket was already accepted via `accept\\(\\)`")},
 	{actor.ErrOtherID, "another class's id", regexp.MustCompile(`TypeError: Durable Object ID is not valid for this namespace\.`)},
 }
 

@@ -29,12 +29,14 @@ type Kalpa struct {
 
 // process is what restart ends.
 type process struct {
-	w     *Kalpa
-	host  *actor.Host
-	disk  *disk
-	class *actor.Class[thing]
-	other *actor.Class[thing]
-	run   actor.Call[Event, struct{}]
+	w    *Kalpa
+	host *actor.Host
+	disk *disk
+	// network is nil until a client connects.
+	network *network
+	class   *actor.Class[thing]
+	other   *actor.Class[thing]
+	run     actor.Call[Event, struct{}]
 
 	mu    sync.Mutex
 	over  bool
@@ -173,6 +175,9 @@ func (l *process) end() error {
 	l.over = true
 	l.mu.Unlock()
 	l.disk.lose()
+	if l.network != nil {
+		l.network.end()
+	}
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := l.host.Shutdown(now); err != nil && !errors.Is(err, context.Canceled) {
@@ -180,11 +185,6 @@ func (l *process) end() error {
 	}
 	l.calls.Wait()
 	return nil
-}
-
-// Connect serves World.
-func (w *Kalpa) Connect(context.Context, string, string) (Socket, error) {
-	return nil, errors.New("kalpa's objects have no sockets")
 }
 
 // Trace serves World.
@@ -246,6 +246,7 @@ func (o *thing) Alarm(ctx context.Context, info alarm.Info) error {
 type run struct {
 	label string
 	info  alarm.Info
+	x     *exchange
 	// rolledBack: the transaction that the ops are in has been given up.
 	rolledBack bool
 }

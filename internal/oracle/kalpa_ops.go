@@ -18,10 +18,10 @@ import (
 type perform func(ctx context.Context, o *thing, op Op, r *run) (result string, err error)
 
 // ops are what a kalpa object can do. A program with others is pending.
-var ops map[string]perform
+var ops = map[string]perform{}
 
 func init() { // the ops with a body refer to all of them
-	ops = map[string]perform{
+	maps.Copy(ops, map[string]perform{
 		"put": func(_ context.Context, o *thing, op Op, _ *run) (string, error) {
 			if !op.Pairs {
 				return "", o.s.Put(op.Args[0], []byte(op.Args[1]))
@@ -211,7 +211,7 @@ func init() { // the ops with a body refer to all of them
 			_, err := actor.ParseID(o.l.class.Name(), op.Args[0])
 			return "ok", err
 		},
-	}
+	})
 }
 
 var errAborted = errors.New("aborted")
@@ -237,9 +237,6 @@ func Unsupported(p *Program) []string {
 	}
 	for _, s := range p.Steps {
 		look(s.Ops)
-		if s.Verb == "connect" {
-			missing[s.Verb] = true
-		}
 	}
 	return slices.Sorted(maps.Keys(missing))
 }
