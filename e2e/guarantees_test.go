@@ -219,7 +219,10 @@ func (r *rawSubject) goThrough(t *testing.T, tr trial) {
 	case guarantees.Alive:
 		rest = p.opened(t).all()
 	case guarantees.Cut:
-		seen = p.seen()
+		if tr.Where == guarantees.Resumed && c.version >= vNov {
+			seen = append(seen, <-p.opened(t).frames) // which it was sent before
+		}
+		seen = append(seen, p.seen()...)
 		late := time.Since(from) >= tr.hold
 		time.Sleep(time.Until(reached.Add(tr.hold)))
 		if late {
@@ -414,12 +417,15 @@ func (o *officialSubject) goThrough(t *testing.T, tr trial) {
 	o.next(t, 0, true)
 	mark := o.c.mark()
 	number := o.h.arm(t, tr.strike(o.session))
-	_, reply := o.c.begin("callTool", object{"name": tr.tool(), "arguments": tr.arguments()}, object{"progress": tr.reports()})
+	n, reply := o.c.begin("callTool", object{"name": tr.tool(), "arguments": tr.arguments()}, object{"progress": tr.reports()})
 	from := o.h.struck(t, number)
 	switch tr.Situation {
 	case guarantees.Alive:
 	case guarantees.Cut:
 		reached := time.Now()
+		if tr.Where == guarantees.Resumed {
+			o.c.await(mark, "an id to resume from", func(e tsEvent) bool { return e.Event == "resumable" && e.N == n })
+		}
 		o.cutter.cut()
 		late := time.Since(from) >= tr.hold
 		from = reached.Add(tr.hold)

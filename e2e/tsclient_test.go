@@ -42,7 +42,7 @@ type tsError struct {
 
 // tsEvent is something that the client saw.
 type tsEvent struct {
-	Event   string          `json:"event"`  // http, progress, notification, request, error
+	Event   string          `json:"event"`  // http, resumable, progress, notification, request, error
 	Method  string          `json:"method"` // of HTTP, or of the message
 	Params  json.RawMessage `json:"params"`
 	RPC     string          `json:"rpc"`     // http: the JSON-RPC method that was posted
@@ -50,7 +50,7 @@ type tsEvent struct {
 	Session string          `json:"session"` // http: the session id that was sent
 	Resume  string          `json:"resume"`  // http: the Last-Event-ID that was sent
 	Message string          `json:"message"` // http without an answer, error; of a progress report
-	N       int             `json:"n"`       // progress: of which command
+	N       int             `json:"n"`       // progress, resumable: of which command
 	Current float64         `json:"progress"`
 	Total   float64         `json:"total"`
 }

@@ -6,8 +6,9 @@
 //   {"n": 2, "do": "callTool", "params": {...}, "options": {"progress": true, "timeout": 5000}}
 //
 // Each command is answered by {"n": ..., "result": ...} or {"n": ..., "error": ...}.
-// Between them come events: "http" for each request the transport made, "progress",
-// "notification", "request" for what the server asked, "error" from the transport.
+// Between them come events: "http" for each request the transport made, "resumable" when
+// it has got an id to resume a command's stream from, "progress", "notification",
+// "request" for what the server asked, "error" from the transport.
 import { createInterface } from 'node:readline';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -100,6 +101,7 @@ for (const name of ['listTools', 'listPrompts', 'getPrompt', 'complete', 'listRe
 
 async function run({ n, do: name, params, options = {} }) {
   const { progress, abortAfter, ...rest } = options;
+  rest.onresumptiontoken = () => event('resumable', { n });
   if (progress) rest.onprogress = p => event('progress', { n, ...p });
   if (abortAfter) rest.signal = AbortSignal.timeout(abortAfter);
   try {
