@@ -46,11 +46,11 @@ e2e: ## run the end-to-end tests with real clients and servers (needs Node)
 	$(GO) test -count=1 -timeout 9m -v ./e2e/...
 
 # The tests that make chaos runs at full length, by name.
-CHAOS = Guaranteed|HearsNothing
+CHAOS = Guaranteed|HearsNothing|Storm$$
 
 .PHONY: chaos
-chaos: ## reset sessions at every point for every cause, on the real program (needs Node)
-	KALPA_CHAOS=full $(GO) test -count=1 -timeout 20m -run '$(CHAOS)' ./e2e
+chaos: ## reset sessions at every point for every cause, and storms, on the real program (needs Node)
+	KALPA_CHAOS=full $(GO) test -count=1 -timeout 60m -run '$(CHAOS)' ./e2e
 
 .PHONY: guards
 guards: ## take each line that docs/guarantees.md names out, and see its test fail

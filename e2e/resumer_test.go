@@ -1,0 +1,274 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// resumer is the client of one session, while its host is broken and killed. It reads
+// streams and comes back to them as the official TypeScript client does, holds a GET
+// open all the time, and keeps all that it has seen for a judge. It never fails a test
+// by itself.
+type resumer struct {
+	c    client
+	name string // its requests' ids begin with it, so that no two clients have the same
+
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	calls []*attempt
+	byID  map[string]*attempt
+	seen  []sighting
+	bad   []string
+}
+
+// pause is how long a resumer waits before it comes back to a stream.
+const pause = 50 * time.Millisecond
+
+// attempt is one request, and how it went. What follows mu is guarded by the
+// resumer's.
+type attempt struct {
+	id   string // as JSON
+	tool string
+	want string // the text of its result; empty: any number
+	// answered is closed by the first answer.
+	answered chan struct{}
+
+	begun  time.Time
+	fate   fate
+	stream string // of its POST, where the client knows it
+	broke  bool   // the body of its POST ended without its answer
+}
+
+// fate is what a client knows of a request's acceptance.
+type fate int
+
+const (
+	unsure   fate = iota // the connection broke before there was an answer
+	accepted             // 200
+	refused              // 503: not accepted
+)
+
+// place is where something was seen.
+type place int
+
+const (
+	onPost    place = iota // in the body of an attempt's POST
+	onResumed              // in that of a GET that resumed its stream
+	onGet                  // in that of any other GET
+)
+
+func (p place) String() string { return [...]string{"its POST", "its resumed stream", "a GET"}[p] }
+
+// sighting is an event that came to a client.
+type sighting struct {
+	at    time.Time
+	place place
+	of    *attempt // whose POST, or stream; nil on a GET
+	frame frame
+	m     message
+}
+
+// newResumer opens a session and listens.
+func newResumer(t testing.TB, url, name, version string) *resumer {
+	t.Helper()
+	c := newClient(t, url)
+	c.connect(version)
+	r := resume(c, name)
+	r.listen()
+	return r
+}
+
+// resume makes a resumer of a client that may have a session.
+func resume(c *client, name string) *resumer {
+	r := &resumer{c: *c, name: name, byID: map[string]*attempt{}}
+	r.ctx, r.stop = context.WithCancel(c.t.Context())
+	c.t.Cleanup(r.end)
+	return r
+}
+
+// end leaves, and returns when nothing more can come.
+func (r *resumer) end() {
+	r.stop()
+	r.running.Wait()
+}
+
+// call calls a tool. It returns when it is known what becomes of the request: it may
+// be answered later.
+func (r *resumer) call(tool, arguments, want string, progress bool) *attempt {
+	a := &attempt{tool: tool, want: want, answered: make(chan struct{}), begun: time.Now()}
+	r.mu.Lock()
+	a.id = fmt.Sprintf(`"%s.%d"`, r.name, len(r.calls))
+	r.calls = append(r.calls, a)
+	r.byID[a.id] = a
+	r.mu.Unlock()
+	body := call(a.id, tool, arguments)
+	if progress {
+		body = callWithToken(a.id, tool, arguments, a.id)
+	}
+	r.send(a, body)
+	return a
+}
+
+// send makes a request until somebody has taken the connection.
+func (r *resumer) send(a *attempt, body string) {
+	for {
+		x, err := r.c.tryIn(r.ctx, http.MethodPost, body, nil)
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED) && r.sleep():
+			continue // nobody has seen it
+		case err != nil:
+		case x.status == http.StatusServiceUnavailable:
+			r.set(a, refused)
+			x.close()
+		default:
+			r.set(a, accepted)
+			r.running.Go(func() { r.follow(x, a) })
+		}
+		return
+	}
+}
+
+func (r *resumer) set(a *attempt, f fate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.fate = f
+}
+
+func (r *resumer) sleep() bool {
+	select {
+	case <-r.ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
+
+// follow reads the stream of a POST to its end, and comes back to it as the official
+// client does: when it has an event's id and no result. (That an error is an answer,
+// too, it does not see. And when a stream that it has resumed breaks before it has
+// given an id, it has forgotten where it was, and opens a stream like any other GET's.)
+func (r *resumer) follow(x *exchange, a *attempt) {
+	last, done := r.read(x, onPost, a)
+	r.mu.Lock()
+	a.broke = !closed(a.answered)
+	r.mu.Unlock()
+	for comesBack := last != ""; comesBack && !done; {
+		where := onResumed
+		if last == "" {
+			where = onGet
+		}
+		x := r.get(last)
+		if x == nil || x.status == http.StatusNoContent {
+			return
+		}
+		last, done = r.read(x, where, a)
+	}
+}
+
+// listen holds a GET open from here on.
+func (r *resumer) listen() {
+	r.running.Go(func() {
+		for last := ""; ; {
+			x := r.get(last)
+			switch {
+			case x == nil:
+				return
+			case x.status == http.StatusNoContent:
+				r.fault("GET after %q: status 204 on a stream that never ends", last)
+				last = ""
+				continue
+			}
+			if id, _ := r.read(x, onGet, nil); id != "" {
+				last = id
+			}
+		}
+	})
+}
+
+// get opens or resumes a stream, after a while. It is nil when the resumer has ended.
+func (r *resumer) get(after string) *exchange {
+	for r.sleep() {
+		x, err := r.c.tryIn(r.ctx, http.MethodGet, "", map[string]string{"Last-Event-ID": after})
+		switch {
+		case err != nil:
+			continue
+		case x.status == http.StatusOK, x.status == http.StatusNoContent && after != "":
+			return x
+		case x.status != http.StatusServiceUnavailable:
+			r.fault("GET after %q: status %d", after, x.status)
+		}
+		x.close()
+	}
+	return nil
+}
+
+// read reads a body to its end. It returns the last event's id, and whether there was
+// a result.
+func (r *resumer) read(x *exchange, where place, a *attempt) (last string, result bool) {
+	for f := range x.frames {
+		if f.id != "" {
+			last = f.id
+		}
+		s := sighting{at: time.Now(), place: where, of: a, frame: f}
+		if f.data != "" {
+			if err := unmarshal(f.data, &s.m); err != nil {
+				r.fault("on %v: %v: %.100q", where, err, f.data)
+				continue
+			}
+			result = result || s.m.Result != nil
+		}
+		r.saw(s)
+	}
+	if where == onPost && x.status != http.StatusOK && !closed(a.answered) {
+		r.fault("the POST of %s: status %d", a.id, x.status)
+	}
+	return last, result
+}
+
+func (r *resumer) saw(s sighting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.place == onPost && s.of.stream == "" && s.frame.id != "" {
+		s.of.stream = streamOf(s.frame.id)
+	}
+	if s.frame.data == "" {
+		return
+	}
+	r.seen = append(r.seen, s)
+	if a := r.byID[string(s.m.ID)]; a != nil && s.m.Method == "" && !closed(a.answered) {
+		close(a.answered)
+	}
+}
+
+func (r *resumer) fault(format string, a ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() == nil {
+		r.bad = append(r.bad, fmt.Sprintf(format, a...))
+	}
+}
+
+// account is what a judge gets.
+func (r *resumer) account() account {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return account{calls: r.calls, seen: r.seen, bad: r.bad}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
