@@ -12,6 +12,7 @@ import (
 
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/internal/clock"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -149,7 +150,8 @@ func TestNothingEntersTheConstructor(t *testing.T) {
 }
 
 func TestABrokenCriticalSectionRejectsItsWaitersInOrder(t *testing.T) {
-	l := newLab(t, actor.Options{})
+	c := clock.NewFake(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	l := newLab(t, actor.Options{Clock: c, EvictAfter: time.Nanosecond})
 	inside, leave := make(chan struct{}), make(chan struct{})
 	reason := errors.New("no such luck")
 	section := l.begin("a", func(ctx context.Context, s *actor.State) error {
@@ -168,6 +170,7 @@ func TestABrokenCriticalSectionRejectsItsWaitersInOrder(t *testing.T) {
 		})
 	})
 	<-inside
+	c.Advance(2 * time.Second) // an object in a critical section does not rest
 	var j journal
 	for i := range 3 {
 		err := l.Send(thingID("a"), i, func(err error) {

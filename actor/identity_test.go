@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -95,4 +96,16 @@ func TestObjectsOfAClassAreListedByPages(t *testing.T) {
 	if _, err := h.Objects(t.Context(), "counter", "", 0); err == nil {
 		t.Error("a page of nothing is listed")
 	}
+}
+
+// An alarm wakes an object that nobody has called: it knows its name.
+func TestTheNameIsKnownInAnAlarm(t *testing.T) {
+	store := storage.NewMemory()
+	defer store.Close()
+	ch := make(chan alarm.Info, 1)
+	alarms.Store("né/1", ch)
+	h := start(t, actor.Options{Store: store})
+	do(t, h, "né/1", setAlarm, 50)
+	h.Reset(id("né/1"), actor.Aborted, nil)
+	<-ch // the object has found it by its name
 }
