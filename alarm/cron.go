@@ -3,6 +3,7 @@ package alarm
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // time zones are there wherever the program runs
@@ -46,8 +47,25 @@ var cronFields = [...]string{"second", "minute", "hour", "day of month", "month"
 
 var cronWord = regexp.MustCompile(`\S+`)
 
-// cronPart is what stands between commas in a field.
-var cronPart = regexp.MustCompile(`^(([*?]|\d{1,4}(-\d{1,4})?)(/\d{1,4})?|L|\d{1,2}W|\d{1,2}L|\d{1,2}#\d)$`)
+// cronParts are what may stand between commas in a field. Names belong to months and
+// to days of the week, the rest of the letters to days.
+var cronParts = func() (all [len(cronFields)]*regexp.Regexp) {
+	const month, weekday = `JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC`, `SUN|MON|TUE|WED|THU|FRI|SAT`
+	for i := range all {
+		value, special := `\d{1,4}`, ""
+		switch i {
+		case 3:
+			special = `|L|(0?[1-9]|[12]\d|3[01])W`
+		case 4:
+			value += "|" + month
+		case 5:
+			value += "|" + weekday
+			special = `|([0-7]|` + weekday + `)(L|#[1-5])`
+		}
+		all[i] = regexp.MustCompile(`^(([*?]|(` + value + `)(-(` + value + `))?)(/\d{1,4})?` + special + `)$`)
+	}
+	return all
+}()
 
 // cronError says what is wrong and where, in bytes from 1.
 func cronError(spec string, at int, format string, args ...any) error {
@@ -63,41 +81,9 @@ func parseCron(spec, zone string) (*cron, error) {
 		}
 		c.loc = loc
 	}
-	if len(spec) > maxCron {
-		return nil, cronError(spec[:16]+"...", maxCron, "an expression has at most %d bytes", maxCron)
-	}
-	words := cronWord.FindAllStringIndex(spec, -1)
-	fields, err := gronx.Segments(spec)
-	if err != nil || strings.ContainsRune(spec, '@') && len(words) != 1 {
-		at := len(spec)
-		if len(words) > 7 {
-			at = words[7][0]
-		} else if i := strings.IndexByte(spec, '@'); i >= 0 {
-			return nil, cronError(spec, i, "no such shorthand")
-		}
-		return nil, cronError(spec, at, "an expression has 5 to 7 fields, this has %d", len(words))
-	}
-	// position is where a field stands; what gronx put before them stands nowhere.
-	position := func(field int) int {
-		if i := field - (len(fields) - len(words)); i >= 0 && i < len(words) && len(words) > 1 {
-			return words[i][0]
-		}
-		return 0
-	}
-	for i, field := range fields {
-		offset := 0
-		for part := range strings.SplitSeq(field, ",") {
-			if err := checkCronPart(part, i); err != nil {
-				// Names of days and months are shorter here than where they stand, so the
-				// field's beginning is the honest position then.
-				at := position(i)
-				if strings.HasPrefix(strings.ToUpper(spec[min(at, len(spec)):]), field) {
-					at += offset
-				}
-				return nil, cronError(spec, at, "%s: %v", cronFields[i], err)
-			}
-			offset += len(part) + 1
-		}
+	fields, err := cronSegments(spec)
+	if err != nil {
+		return nil, err
 	}
 	matches(c.second[:], fields, 0)
 	matches(c.minute[:], fields, 1)
@@ -106,6 +92,42 @@ func parseCron(spec, zone string) (*cron, error) {
 	c.hourly = strings.HasPrefix(fields[2], "*") || fields[2] == "?"
 	c.days = append([]string{"*", "*", "*", fields[3], "*"}, fields[5:]...)
 	return c, nil
+}
+
+// cronSegments are the fields as gronx has them: checked, with seconds in front, and
+// numbers for names.
+func cronSegments(spec string) ([]string, error) {
+	if len(spec) > maxCron {
+		return nil, cronError(spec[:16]+"...", maxCron, "an expression has at most %d bytes", maxCron)
+	}
+	places := cronWord.FindAllStringIndex(spec, -1)
+	words := cronWord.FindAllString(spec, -1)
+	fields, err := gronx.Segments(strings.Join(words, " "))
+	if i := strings.IndexByte(spec, '@'); i >= 0 {
+		if err != nil || len(words) != 1 {
+			return nil, cronError(spec, i, "no such shorthand")
+		}
+		return fields, nil
+	}
+	if err != nil {
+		at := len(spec)
+		if len(words) > len(cronFields) {
+			at = places[len(cronFields)][0]
+		}
+		return nil, cronError(spec, at, "an expression has 5 to 7 fields, this has %d", len(words))
+	}
+	first := len(fields) - len(words) // 1 if gronx has put the seconds there
+	for i, word := range words {
+		field, at := first+i, places[i][0]
+		given := strings.Split(word, ",")
+		for n, part := range strings.Split(fields[field], ",") {
+			if err := checkCronPart(strings.ToUpper(given[n]), part, field); err != nil {
+				return nil, cronError(spec, at, "%s: %v", cronFields[field], err)
+			}
+			at += len(given[n]) + 1
+		}
+	}
+	return fields, nil
 }
 
 // probe is a time whose field has the value.
@@ -130,21 +152,27 @@ func probe(field, value int) time.Time {
 // them to see an error.
 var fieldValues = [...][2]int{{0, 59}, {0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}, {2024, 2025}}
 
-// checkCronPart has gronx look at the part against all values that it can meet:
-// it reports errors only when it gets to them.
-func checkCronPart(part string, field int) error {
-	if !cronPart.MatchString(part) {
-		return fmt.Errorf("%q is not a value, a range, a step or a list of them", part)
+// checkCronPart checks a part, as it was given and with numbers for names. gronx looks
+// at it against all values that it can meet: it reports errors only when it gets to
+// them, and does not look at steps.
+func checkCronPart(given, part string, field int) error {
+	least, greatest := fieldValues[field][0], fieldValues[field][1]
+	if !cronParts[field].MatchString(given) {
+		return fmt.Errorf("%q is not a value, a range, a step or a list of them", given)
 	}
-	special := strings.ContainsAny(part, "LW#")
-	if special && field != 3 && field != 5 {
-		return fmt.Errorf("%q is for days only", part)
+	if base, step, ok := strings.Cut(part, "/"); ok && field < 6 {
+		if n, err := strconv.Atoi(step); err != nil || n > greatest-least+1 {
+			return fmt.Errorf("%q: there are no %s values to step over", given, step)
+		}
+		if n, err := strconv.Atoi(base); err == nil && n < least {
+			return fmt.Errorf("%q: %d is out of bounds (%d, %d)", given, n, least, greatest)
+		}
 	}
-	for v := fieldValues[field][0]; v <= fieldValues[field][1]; v++ {
+	for v := least; v <= greatest; v++ {
 		check := &gronx.SegmentChecker{}
 		check.SetRef(probe(field, v))
 		if _, err := check.CheckDue(part, field); err != nil {
-			return fmt.Errorf("%q: %v", part, err)
+			return fmt.Errorf("%q: %v", given, err)
 		}
 	}
 	return nil
