@@ -38,7 +38,7 @@ func TestWhatIsRunAgain(t *testing.T) {
 		cfg.defaults()
 		st := &stream{id: "pa", post: true}
 		r := tc.row
-		r.ID, r.Method, r.At, r.Epoch, r.Gen, r.Started, r.stream, r.out = "7", "tools/call", t0, 1, 3, true, st, 9
+		r.ID, r.Method, r.since, r.Epoch, r.Gen, r.Started, r.stream, r.out = "7", "tools/call", t0, 1, 3, true, st, 9
 		st.owes = []*owed{&r}
 		s := &state{cfg: cfg, epoch: 2, log: slog.New(slog.DiscardHandler), live: []*owed{&r}, rt: runtime{rows: map[int64]*owed{9: &r}}}
 		if tc.tune != nil {

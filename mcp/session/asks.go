@@ -31,6 +31,8 @@ type approval struct {
 	// or one of the Outcome constants; empty while the question is open.
 	Outcome string    `json:"outcome,omitempty"`
 	Done    time.Time `json:"done,omitzero"`
+
+	until time.Time // Until, on the clock of the incarnation, which does not jump
 }
 
 // Outcomes of a question that its person did not answer in time.
@@ -39,6 +41,10 @@ const (
 	OutcomeTimeout = "approval_timeout"
 	// OutcomeGone: the runtime that asked is gone, or the call in which it did.
 	OutcomeGone = "runtime_gone"
+	// OutcomeUndelivered: no stream had room for the question, and the runtime was told.
+	OutcomeUndelivered = "undelivered"
+	// OutcomeUnknown: nobody waits for this answer, and nobody remembers the question.
+	OutcomeUnknown = "unknown"
 )
 
 const prefixApproval = "ap/"
@@ -63,8 +69,8 @@ func (s *state) onAsk(m wire.Message, about wire.ID, now time.Time, o *out) {
 		m = m.WithParam(wire.TokenOfRequest, []byte(id))
 	}
 	if m.Is("elicitation/create") {
-		now := now.UTC().Round(0)
-		a.approval = &approval{ID: id, At: now, Until: now.Add(s.cfg.ApprovalTimeout)}
+		at := now.UTC().Round(0)
+		a.approval = &approval{ID: id, At: at, Until: at.Add(s.cfg.ApprovalTimeout), until: now.Add(s.cfg.ApprovalTimeout)}
 		s.approvals = append(s.approvals, a.approval)
 		o.put(a.approval.key(), encode(a.approval))
 		if a.row != nil && a.row.paused.IsZero() {
@@ -100,12 +106,12 @@ func (s *state) onReply(m wire.Message, now time.Time, o *out) (outcome string) 
 			}
 		}
 		s.log.Info("answer to a request that nobody waits for", "id", string(m.ID()))
-		return ""
+		return OutcomeUnknown
 	}
 	s.activity(now, o)
 	if a.approval != nil {
 		action := gjson.GetBytes(m.Result(), "action").Str
-		if m.IsError() || action == "" {
+		if m.IsError() || action != "accept" && action != "decline" && action != "cancel" {
 			action = "error"
 		}
 		s.settleAsk(m.ID(), a, action, now, o)
@@ -135,8 +141,9 @@ func (s *state) settleAsk(id wire.ID, a *ask, outcome string, now time.Time, o *
 	}
 	a.approval.Outcome, a.approval.Done = outcome, now.UTC().Round(0)
 	o.put(a.approval.key(), encode(a.approval))
-	if a.row != nil && !s.pausedBy(a.row) {
-		a.row.paused = time.Time{}
+	if r := a.row; r != nil && !r.paused.IsZero() && !s.pausedBy(r) {
+		r.waited += now.Sub(r.paused)
+		r.paused = time.Time{}
 	}
 }
 

@@ -71,6 +71,11 @@ func (s *state) load(src source, l Loss, now time.Time, o *out) error {
 	}
 	slices.SortStableFunc(rows, func(a, b *owed) int { return a.At.Compare(b.At) })
 	for _, r := range rows {
+		if r.since = r.At; r.since.After(now) {
+			r.since = now
+		}
+	}
+	for _, r := range rows {
 		r.stream.owes = append(r.stream.owes, r)
 		s.live = append(s.live, r)
 		r.size = int64(len(r.Kept))

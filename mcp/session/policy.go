@@ -90,15 +90,15 @@ func earliest(a, b time.Time) time.Time {
 func (s *state) look() view {
 	v := view{phase: s.rt.phase, since: s.rt.since, active: s.active, cfg: s.cfg}
 	for _, r := range s.live {
-		until := r.At.Add(s.cfg.RunningCeiling)
+		until := r.since.Add(s.cfg.RunningCeiling)
 		if !r.paused.IsZero() {
-			until = earliest(until, r.paused.Add(s.cfg.PausedCeiling))
+			until = earliest(until, r.paused.Add(s.cfg.PausedCeiling-r.waited))
 		}
 		v.leases = append(v.leases, lease{until: until, row: r})
 	}
 	for _, id := range sortedKeys(s.asks) {
 		if a := s.asks[id]; a.approval != nil {
-			v.leases = append(v.leases, lease{until: a.approval.Until, ask: id})
+			v.leases = append(v.leases, lease{until: a.approval.until, ask: id})
 		}
 	}
 	return v
@@ -191,6 +191,7 @@ func (s *state) onRing(now time.Time, o *out) {
 	if at := s.expiry(); !at.IsZero() && due(at) {
 		s.end(o)
 		s.endGeneration(Lost(ReasonEnded), closedEnded, now, o)
+		s.endStreams(o)
 	}
 }
 
@@ -249,10 +250,16 @@ func (s *state) onDelete(d *Delete, now time.Time, o *out) {
 	s.active = now
 	s.end(o)
 	s.endGeneration(Lost(ReasonEnded), closedEnded, now, o)
+	s.endStreams(o)
+	conclude(d.Socket, Opening{}, o)
+}
+
+// endStreams ends what is open of a session that is over.
+func (s *state) endStreams(o *out) {
 	for _, id := range sortedKeys(s.streams) {
 		if st := s.streams[id]; st.socket != nil {
 			o.do(endSocket{st.socket, End{Kind: Final}})
+			s.unbind(st)
 		}
 	}
-	conclude(d.Socket, Opening{}, o)
 }

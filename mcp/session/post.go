@@ -56,7 +56,7 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 			continue
 		}
 		r := &owed{
-			ID: m.ID(), Method: m.Method(), Token: wire.ID(m.Param(wire.TokenOfRequest)), Epoch: s.epoch, At: now.UTC().Round(0),
+			ID: m.ID(), Method: m.Method(), Token: wire.ID(m.Param(wire.TokenOfRequest)), Epoch: s.epoch, At: now.UTC().Round(0), since: now,
 			stream: st, ord: i, msg: m, trace: p.Trace, size: int64(len(m.Bytes())),
 		}
 		if m.Is("tools/call") {
@@ -291,6 +291,9 @@ func (s *state) settleRow(r *owed, o *out) bool {
 		return false
 	}
 	r.stream.owes = append(r.stream.owes[:i], r.stream.owes[i+1:]...)
+	if r.out != 0 && s.rt.rows[r.out] == r {
+		s.activity(s.now, o) // the idle time begins when nothing is at work any more
+	}
 	if i := indexOf(s.live, r); i >= 0 {
 		s.live = append(s.live[:i], s.live[i+1:]...)
 		s.liveBytes -= r.size

@@ -175,7 +175,7 @@ func (s *state) mayRepeat(m wire.Message) bool {
 // False: it must be answered.
 func (s *state) again(r *owed, why Loss, now time.Time, o *out) bool {
 	if s.cfg == nil || s.cfg.Reexecute == ReexecuteNever || r.Kept == nil || r.Again || s.draining || why.Reason == actor.Shutdown.String() ||
-		!now.Before(r.At.Add(s.cfg.RunningCeiling)) {
+		!now.Before(r.since.Add(s.cfg.RunningCeiling)) {
 		return false
 	}
 	m, err := wire.Parse(r.Kept)

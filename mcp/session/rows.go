@@ -60,10 +60,12 @@ type owed struct {
 	out    int64        // its id toward the runtime; 0: answered by the session itself
 	msg    wire.Message // until it is sent
 	size   int64
-	paused time.Time // since when it waits for a person; zero when it does not
-	told   []byte    // its params, where a rebuilt runtime must be told them
-	lost   string    // the reason, once it is answered as lost
-	why    Loss      // how it was lost the first time, until it is sent again
+	since  time.Time     // At, on the clock of the incarnation, which does not jump
+	paused time.Time     // since when it waits for a person; zero when it does not
+	waited time.Duration // for persons, before that
+	told   []byte        // its params, where a rebuilt runtime must be told them
+	lost   string        // the reason, once it is answered as lost
+	why    Loss          // how it was lost the first time, until it is sent again
 	trace  trace.SpanContext
 }
 

@@ -202,7 +202,7 @@ func (s *state) hold(m wire.Message, o *out) {
 		s.heldBytes -= int64(len(oldest.msg.Bytes()))
 		o.delete(heldKey(oldest.n))
 		if a, asked := s.asks[oldest.msg.ID()]; asked {
-			delete(s.asks, oldest.msg.ID())
+			s.settleAsk(oldest.msg.ID(), a, OutcomeUndelivered, s.now, o)
 			o.do(deliver{s.rt.gen, wire.NewError(a.id, wire.InternalError, "the client has opened no stream to be asked on", nil)})
 		}
 	}
@@ -224,7 +224,6 @@ func (s *state) onAnswer(m wire.Message, now time.Time, o *out) {
 		s.onInitialized(r, m, now, o)
 		return
 	}
-	s.activity(now, o) // the idle time begins when nothing is at work any more
 	if !m.IsError() {
 		s.record(r, o)
 	}

@@ -34,7 +34,7 @@ func TestWhatATestTakesOutIsSeen(t *testing.T) {
 		want("before the call, of what is kept,", keep(t0), 0)
 
 		s.rt.next++ // the request is sent
-		s.live = []*owed{{At: t0}}
+		s.live = []*owed{{since: t0}}
 		want("during the call", source(t0), tc.called)
 		want("during the call, of what is kept,", keep(t0), 0)
 		s.live, s.active = nil, t0.Add(time.Second)

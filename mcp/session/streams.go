@@ -58,7 +58,7 @@ func (s *state) shorten(st *stream, o *out) bool {
 func (s *state) drop(st *stream, m wire.Message, o *out) {
 	s.log.Warn("message dropped: its stream's log is full", "stream", st.id, "bytes", st.bytes, "method", m.Method())
 	if a, asked := s.asks[m.ID()]; asked {
-		delete(s.asks, m.ID())
+		s.settleAsk(m.ID(), a, OutcomeUndelivered, s.now, o)
 		o.do(deliver{s.rt.gen, wire.NewError(a.id, wire.InternalError, "the client does not read its stream", nil)})
 	}
 }
