@@ -26,7 +26,7 @@ func TestConfirmedFlushOutlivesAReset(t *testing.T) {
 	}
 	w.host.Reset(c.object(), actor.MemoryLimit, nil)
 	get := c.get("").until("an opening", func() bool { return true })
-	time.Sleep(400 * time.Millisecond) // what a front that passes a POST on is left before a GET carries its answers
+	time.Sleep(400 * time.Millisecond)                 // what a front that passes a POST on is left before a GET carries its answers
 	c.postAs(unprimed, false, call("8", "log")).wait() // its notification comes on the GET
 	get.has("list_changed")
 	if strings.Contains(get.text(), `"id":7`) {
@@ -53,6 +53,38 @@ func TestConfirmedFlushIsWrittenDownBetweenResets(t *testing.T) {
 	}
 	if row, err := w.store.Get(t.Context(), c.object(), "s/"+at.Stream); err != nil || !strings.Contains(string(row), `"done":true`) {
 		t.Errorf("the stream's row is %s, %v", row, err)
+	}
+}
+
+// The same when storage can't be read at the moment of the flush, so that nobody can
+// say whether there is such a session.
+func TestConfirmedFlushOutlivesAFailedRead(t *testing.T) {
+	w := newWorld(t, nil)
+	w.version = unprimed.Version
+	c := &client{w, session.NewID()}
+	c.postAs(unprimed, true, strings.Replace(initialize, "2025-11-25", unprimed.Version, 1)).wait()
+	sock := session.NewSocket(0)
+	m, err := wire.Parse([]byte(call("7", "echo")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := c.send(&session.Post{Socket: sock, Caller: unprimed, Stream: session.NewStream(), Messages: []wire.Message{m}}, sock)
+	l.mute = true
+	l.until("the answer", func() bool { return strings.Contains(l.text(), `"id":7,"result"`) })
+	w.host.Reset(c.object(), actor.MemoryLimit, nil)
+	store := w.store.(*countingStore)
+	store.fails.Store(true)
+	flushed := &session.Flushed{Socket: sock, Event: l.frames[len(l.frames)-1].ID}
+	if err := w.svc.Send(t.Context(), c.id, flushed); err == nil {
+		t.Fatal("nothing was read")
+	}
+	store.fails.Store(false)
+	get := c.get("").until("an opening", func() bool { return true })
+	time.Sleep(400 * time.Millisecond)
+	c.postAs(unprimed, false, call("8", "log")).wait()
+	get.has("list_changed")
+	if strings.Contains(get.text(), `"id":7`) {
+		t.Errorf("answered again:\n%s", get.text())
 	}
 }
 

@@ -173,20 +173,27 @@ func (s *Service) Wait(ctx context.Context) error {
 // an object.
 func (s *Service) Send(ctx context.Context, id string, e Event) error {
 	oid := storage.ID{Class: Class, Name: id}
-	if !creates(e) && !s.host.Active(oid) {
-		meta, err := s.host.Store().Get(ctx, oid, keyMeta)
-		if err != nil {
-			return err
-		}
-		if meta == nil {
-			return ErrUnknown
-		}
+	err := s.known(ctx, oid, e)
+	if f, ok := e.(*Flushed); ok && !errors.Is(err, ErrUnknown) {
+		s.confirmed.add(id, f.Event) // also when the session can't be asked at the moment
 	}
-	if f, ok := e.(*Flushed); ok {
-		s.confirmed.add(id, f.Event)
+	if err != nil {
+		return err
 	}
 	sock := e.socket()
 	return s.host.Send(oid, e, func(err error) { sock.End(End{Kind: Broken, Err: err}) })
+}
+
+// known is nil when there is an object that an event can reach, or is made by it.
+func (s *Service) known(ctx context.Context, id storage.ID, e Event) error {
+	if creates(e) || s.host.Active(id) {
+		return nil
+	}
+	meta, err := s.host.Store().Get(ctx, id, keyMeta)
+	if err == nil && meta == nil {
+		return ErrUnknown
+	}
+	return err
 }
 
 // At tells that a request of a session has come to a point at which a reset can be

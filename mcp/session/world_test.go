@@ -322,10 +322,18 @@ func (w *world) within(d time.Duration, what string, f func() bool) {
 	}
 }
 
-// countingStore counts the reads of many rows.
+// countingStore counts the reads of many rows, and fails those of one when told to.
 type countingStore struct {
 	storage.Store
 	lists atomic.Int64
+	fails atomic.Bool // reads of one row
+}
+
+func (s *countingStore) Get(ctx context.Context, id storage.ID, key string) ([]byte, error) {
+	if s.fails.Load() {
+		return nil, errors.New("input/output error")
+	}
+	return s.Store.Get(ctx, id, key)
 }
 
 func (s *countingStore) List(ctx context.Context, id storage.ID, r storage.Range) iter.Seq2[storage.Entry, error] {
