@@ -16,6 +16,7 @@ import (
 	"time"
 
 	pa "github.com/asynkron/protoactor-go/actor"
+	cmap "github.com/orcaman/concurrent-map"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/kalpahost/kalpa/alarm"
@@ -149,6 +150,13 @@ type Host struct {
 		stopped bool
 		next    int // the shard that is looked at next
 	}
+}
+
+// The registry of an actor system is 1,024 maps, and each would have 32 shards with
+// a lock and a map of their own: 3 MB and milliseconds for every host. The 1,024 are
+// enough.
+func init() {
+	cmap.SHARD_COUNT = 1 //nolint:reassign // it is there to be set before the first map is made
 }
 
 // NewHost makes a host. Register its classes, then call Start.
