@@ -40,6 +40,8 @@ type CommitterOptions struct {
 	Fatal func(error)
 	// Seams take parts out, for the tests and benchmarks of this module.
 	Seams seams.Storage
+	// Kill ends the process at once, as by kill -9, at a commit that Seams name.
+	Kill func()
 }
 
 func (o *CommitterOptions) fill() {
@@ -96,6 +98,7 @@ type Committer struct {
 
 	fence  *Fence // of the forming goroutine
 	number uint64 // of the group that is being formed; likewise
+	writes uint64 // groups that write; likewise
 	free   chan *group
 }
 
@@ -340,6 +343,9 @@ func (c *Committer) form() {
 		for rest := taken; len(rest) > 0; {
 			g, n, bytes := c.formGroup(rest)
 			if g.writes != nil {
+				if c.writes++; c.writes == c.opts.Seams.KillBefore {
+					c.opts.Kill()
+				}
 				if err := g.writes.Apply(); err != nil {
 					c.Fail(err)
 				}
@@ -474,7 +480,9 @@ func (c *Committer) settle() {
 				c.Fail(err)
 			}
 			c.counts.waited.Add(int64(time.Since(begun)))
-			c.counts.groups.Add(1)
+			if c.counts.groups.Add(1) == c.opts.Seams.KillAfter {
+				c.opts.Kill()
+			}
 		}
 		c.callBack(g)
 		clear(g.outcomes)

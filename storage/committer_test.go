@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kalpahost/kalpa/internal/seams"
 )
 
 // scripted is a Backend whose disk does what a test tells it.
@@ -173,6 +175,45 @@ func TestWhatWaitsForTheDiskGrowsIntoOneGroup(t *testing.T) {
 			t.Errorf("stats: %+v", s)
 		}
 	})
+}
+
+// A process that is killed at a commit has not applied it, or has it on disk and has
+// told nobody.
+func TestKilledAtACommit(t *testing.T) {
+	for want, out := range map[string]seams.Storage{
+		"applied 1, durable 1, told 1": {KillBefore: 2},
+		"applied 2, durable 2, told 1": {KillAfter: 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b, told, got := &scripted{}, 0, ""
+			c := newCommitter(t, b, CommitterOptions{Seams: out, Kill: func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				applied, durable := 0, 0
+				for _, g := range b.groups {
+					if g.applied {
+						applied++
+					}
+					if g.durable {
+						durable++
+					}
+				}
+				got += fmt.Sprintf("applied %d, durable %d, told %d", applied, durable, told)
+			}})
+			id := ID{"c", "n"}
+			epoch := mustClaim(t, c, id) // writes nothing
+			for range 3 {
+				c.Submit(keyed(id, epoch, "k"), func(error) { told++ })
+				synctest.Wait()
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			if got != want {
+				t.Errorf("killed with %q, want %q", got, want)
+			}
+		})
+	}
 }
 
 func TestGroupsAreBoundedInBytesAndCount(t *testing.T) {

@@ -1,6 +1,7 @@
 // Package seams names the parts of kalpa that a test can take out, to show what
-// they are there for: a test that can't fail shows nothing. A seam is a value
-// that is handed down, never a global. All is in place in the zero value.
+// they are there for: a test that can't fail shows nothing. And it names moments
+// at which a test can end the process, as by kill -9. A seam is a value that is
+// handed down, never a global. All is in place in the zero value.
 //
 // There is one struct for each area, which goes into the options of the package
 // that it is about, and one table of names, for programs that are built with the
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,10 +24,14 @@ type Seams struct {
 	Session Session
 }
 
-// Storage takes parts of the write fence out.
+// Storage takes parts of the write fence out, and ends the process at a commit.
 type Storage struct {
 	// NoEpochs: a batch lands whatever incarnation it is of.
 	NoEpochs bool
+	// KillBefore and KillAfter are numbers of group commits, of which the first is 1:
+	// the process ends just before it is applied, or just after it is durable and
+	// before anybody knows. 0: never.
+	KillBefore, KillAfter uint64
 }
 
 // Alarm takes parts of the derivation of an object's alarm out.
@@ -65,22 +71,39 @@ var named = map[string]func(*Seams){
 	"rearm-while-idle": func(s *Seams) { s.Session.RearmWhileIdle = true },
 }
 
-// Names lists the seams.
+// numbered is each seam that says when.
+var numbered = map[string]func(*Seams) *uint64{
+	"kill-before-commit": func(s *Seams) *uint64 { return &s.Storage.KillBefore },
+	"kill-after-commit":  func(s *Seams) *uint64 { return &s.Storage.KillAfter },
+}
+
+// Names lists the seams that take something out.
 func Names() []string { return slices.Sorted(maps.Keys(named)) }
 
-// Parse reads a list of names that are separated by commas. A name that is not
-// known is an error: nothing must seem to be taken out that is not.
+// Parse reads a list of names that are separated by commas, some with a number, as
+// in kill-after-commit:3. A name that is not known is an error: nothing must seem to
+// be taken out that is not.
 func Parse(list string) (s Seams, err error) {
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
 		if name == "" {
 			continue
 		}
-		take, ok := named[name]
-		if !ok {
-			return Seams{}, fmt.Errorf("%q is not a seam; the seams are %s", name, strings.Join(Names(), ", "))
+		if take, ok := named[name]; ok {
+			take(&s)
+			continue
 		}
-		take(&s)
+		key, number, _ := strings.Cut(name, ":")
+		at, ok := numbered[key]
+		n, err := strconv.ParseUint(number, 10, 64)
+		switch {
+		case !ok:
+			return Seams{}, fmt.Errorf("%q is not a seam; the seams are %s, and with a number %s", name,
+				strings.Join(Names(), ", "), strings.Join(slices.Sorted(maps.Keys(numbered)), ", "))
+		case err != nil || n == 0:
+			return Seams{}, fmt.Errorf("%q needs a number, as in %s:1", name, key)
+		}
+		*at(&s) = n
 	}
 	return s, nil
 }

@@ -13,8 +13,15 @@ func TestParse(t *testing.T) {
 		"delete-last, no-reassert": {Alarm: Alarm{DeleteLast: true, NoReassert: true}},
 		"rearm-while-idle,":        {Session: Session{RearmWhileIdle: true}},
 		"no-ledger,no-epochs":      {Session: Session{NoLedger: true}, Storage: Storage{NoEpochs: true}},
+		"kill-before-commit:3":     {Storage: Storage{KillBefore: 3}},
+		"kill-after-commit:12":     {Storage: Storage{KillAfter: 12}},
 	} {
 		if got, err := Parse(list); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", list, got, err)
+		}
+	}
+	for _, list := range []string{"kill-after-commit", "kill-after-commit:", "kill-after-commit:0", "kill-after-commit:x", "no-ledger:1"} {
+		if got, err := Parse(list); err == nil || got != (Seams{}) {
 			t.Errorf("%q: %+v, %v", list, got, err)
 		}
 	}
