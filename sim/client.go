@@ -232,7 +232,7 @@ func (c *client) listen() {
 // missing is a session of which the host says that it is not there.
 func (c *client) missing(what string) {
 	s := c.w.history.session(c.session)
-	if !s.ended && c.w.s.now.Sub(s.last) < c.w.plan.Lifetime {
+	if !s.ended && c.w.s.now.Sub(s.last)+2*c.w.clockFar < c.w.plan.Lifetime {
 		c.w.history.violate("I13", "%s of client %s: the session %s is not found, and it has not ended", what, c.name, c.session)
 	}
 }
@@ -460,7 +460,7 @@ func (rd *reader) response(m wire.Message, lastResort bool) {
 			return
 		}
 	}
-	if rd.c.w.history.toldAgain(rd.c, string(m.ID())) {
+	if rd.c.w.history.ofACopy(rd.c, string(m.ID())) || rd.c.w.history.toldAgain(rd.c, string(m.ID())) {
 		return
 	}
 	rd.c.w.history.violate("I1", "a GET of client %s carries an answer to id %s, which waits for none: %s", rd.c.name, m.ID(), m)

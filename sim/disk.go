@@ -88,6 +88,9 @@ type diskBackend struct {
 }
 
 func (b diskBackend) NextBoot() (uint32, error) {
+	if b.d.Full {
+		return 0, errNoSpace
+	}
 	if b.d.SameBoot {
 		return 1, nil
 	}

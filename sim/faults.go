@@ -54,6 +54,7 @@ var faults = map[string]func(w *World, f *Fault){
 			by = -by
 		}
 		w.clockWrong += by
+		w.clockFar = max(w.clockFar, w.clockWrong.Abs())
 		w.host.p.Jump(by)
 		w.sometimes("clock")
 	},
@@ -97,6 +98,7 @@ var faults = map[string]func(w *World, f *Fault){
 		for _, x := range w.net.open {
 			if x.request.Method != "GET" && x.request.Header["Mcp-Session-Id"] != "" && !x.Duplicate {
 				w.sometimes("repeat")
+				w.history.copied(x.request.Body)
 				w.net.Repeat(x.request)
 				return
 			}

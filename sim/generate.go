@@ -174,7 +174,7 @@ func (g *generator) faults(kind string, n int) {
 		case "stall":
 			f.Takes = g.between(25*time.Second, 45*time.Second)
 		case "clock":
-			f.Takes = g.between(time.Second, 2*time.Hour)
+			f.Takes = g.between(time.Second, 10*time.Minute)
 			if g.chance(0.5) {
 				f.Takes = g.between(0, 2*time.Second)
 			}

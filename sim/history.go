@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/tidwall/gjson"
 )
 
 // history is what happened that anybody outside could see, and the judge of it.
@@ -53,6 +54,9 @@ type request struct {
 	done    time.Time
 	// runs is how often a runtime got it.
 	runs int
+	// copies that something on the way has made of it. The host owes each an answer,
+	// that may come on a GET: told are those that have.
+	copies, told int
 }
 
 // lostError is what an error -32010 says.
@@ -122,7 +126,6 @@ func (h *history) answered(r *request, value string, lost *lostError, lastResort
 		r.last++
 	}
 	r.done = h.w.s.now
-	h.w.latency(r)
 	switch {
 	case r.answers-r.last > 1, r.answers > 1 && r.last == 0:
 		h.violate("I1", "request %s (%s, id %s) was answered %d times", r.n, r.tool, r.id, r.answers)
@@ -135,6 +138,7 @@ func (h *history) answered(r *request, value string, lost *lostError, lastResort
 	} else {
 		r.value = value
 	}
+	h.w.latency(r)
 }
 
 // unconfirmed is how long a host may know only in memory that an answer has been
@@ -143,6 +147,26 @@ const unconfirmed = 2 * time.Second
 
 // maxTurn is how long a turn may go on.
 const maxTurn = 35 * time.Second
+
+// copied notes that a copy of a request is sent.
+func (h *history) copied(body []byte) {
+	if r := h.byN[gjson.GetBytes(body, "params.arguments.n").String()]; r != nil {
+		r.copies++
+	}
+}
+
+// ofACopy reports that an answer to an id may be that of a copy of a request, and takes
+// it as such.
+func (h *history) ofACopy(c *client, id string) bool {
+	for _, r := range h.requests {
+		if r.client == c && r.id == id && r.copies > r.told {
+			r.told++
+			h.w.sometimes("a copy was answered on a GET")
+			return true
+		}
+	}
+	return false
+}
 
 // toldAgain reports that an answer to an id was told before, by a host that was
 // killed before it could know that for good, or by a front as its last resort.
@@ -211,7 +235,11 @@ func (h *history) linearizable() {
 		case r.tool != "incr" || r.refused || r.client.session == "", r.lost != nil && !r.lost.Started && r.client.kind != Repeater:
 			continue
 		}
-		op := porcupine.Operation{ClientId: i, Call: r.sent.UnixNano(), Output: r.value, Return: far}
+		op := porcupine.Operation{ClientId: i, Call: r.sent.UnixNano(), Output: "", Return: far}
+		for range r.copies {
+			bySession[r.client.session] = append(bySession[r.client.session], op)
+		}
+		op.Output = r.value
 		if r.value != "" {
 			op.Return = r.done.UnixNano()
 		} else if r.runs == 0 {

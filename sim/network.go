@@ -94,9 +94,10 @@ func (n *Network) Send(client *Process, r Request) *Exchange {
 }
 
 // Repeat sends a copy of a request, as proxies and libraries do that try again.
-func (n *Network) Repeat(r Request) {
+func (n *Network) Repeat(r Request) *Exchange {
 	x := n.Send(nil, r)
 	x.Duplicate = true
+	return x
 }
 
 // arrive begins the exchange in the server.

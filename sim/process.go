@@ -73,8 +73,8 @@ func (p *Process) Resume() {
 // Jump sets the process's wall clock forward or back. Its timers don't notice.
 func (p *Process) Jump(by time.Duration) { p.wrong += by }
 
-// Now is the wall clock's reading.
-func (p *Process) Now() time.Time { return p.s.now.Add(p.wrong) }
+// Now is the wall clock's reading, with a monotonic part.
+func (p *Process) Now() time.Time { return reading(p.s.now, p.wrong) }
 
 // AfterFunc implements clock.Clock.
 func (p *Process) AfterFunc(d time.Duration, f func()) clock.Timer { return p.s.after(p, d, f) }

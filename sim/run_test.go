@@ -11,16 +11,16 @@ import (
 var (
 	first = flag.Uint64("sim.first", 1, "the first seed")
 	only  = flag.String("sim.profile", "", "the only profile")
+	count = flag.Uint64("sim.count", 1, "how many seeds")
 	log   = flag.Bool("sim.log", false, "print all that happens")
-	seeds = flag.Uint64("sim.seeds", 20, "how many seeds")
 )
 
-func TestSwarm(t *testing.T) {
+func TestOne(t *testing.T) {
 	for _, profile := range sim.Profiles() {
 		if *only != "" && profile != *only {
 			continue
 		}
-		for seed := *first; seed < *first+*seeds; seed++ {
+		for seed := *first; seed < *first+*count; seed++ {
 			p, err := sim.NewPlan(seed, profile)
 			if err != nil {
 				t.Fatal(err)

@@ -42,6 +42,7 @@ type World struct {
 	tales    *tales
 	goOn     bool // also after a violation
 	boots    int
+	restarts int // in a row, of hosts that did not stay up
 	// residents is how many runtimes there are, by isolate.
 	residents map[int]int
 	covered   map[string]int
@@ -52,6 +53,7 @@ type World struct {
 	slowDisk, slowNet time.Duration
 	stall             time.Duration // of the next write
 	clockWrong        time.Duration
+	clockFar          time.Duration // the most that it has been
 }
 
 // host is one process that runs the real code.
@@ -63,6 +65,7 @@ type host struct {
 	sessions *session.Service
 	front    *front.Front
 	up       bool
+	began    time.Time
 	closing  bool // it is being shut down in order
 	late     bool // and was cut off
 	fired    uint64
@@ -89,8 +92,9 @@ func newWorld(p *Plan, broken *Broken) *World {
 
 // boot starts a host process.
 func (w *World) boot() {
-	h := &host{w: w, p: w.s.NewProcess()}
+	h := &host{w: w, p: w.s.NewProcess(), began: w.s.now}
 	w.host = h
+	h.p.Jump(w.clockWrong)
 	w.boots++
 	h.p.OnKill = func() { w.crashed(h) }
 	boot := w.boots
@@ -201,8 +205,18 @@ func (w *World) crashed(h *host) {
 	clear(w.residents)
 	w.watch.resident(w)
 	if !w.over {
-		w.s.After(w.plan.Network.draw(w.disk.rand)+100*time.Millisecond, w.boot)
+		w.s.After(w.restart(h), w.boot)
 	}
+}
+
+// restart is how long whoever looks after the host waits until it starts the next:
+// longer and longer while they end as soon as they are up.
+func (w *World) restart(h *host) time.Duration {
+	if w.s.now.Sub(h.began) > 10*time.Second {
+		w.restarts = 0
+	}
+	w.restarts++
+	return w.plan.Network.draw(w.disk.rand) + min(100*time.Millisecond<<min(w.restarts-1, 8), 10*time.Second)
 }
 
 // deploy shuts the host down in order, and starts the next.
