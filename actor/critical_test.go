@@ -1,6 +1,7 @@
 package actor_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,6 +223,10 @@ func TestACriticalSectionOverItsLimitResetsTheObject(t *testing.T) {
 			for _, err := range []error{<-failed, <-waiter} {
 				if actor.CauseOf(err) != actor.CriticalTimeout || !strings.Contains(err.Error(), "A call to blockConcurrencyWhile() waited for too long.") {
 					t.Errorf("got %v", err)
+				}
+				op := map[string]string{"constructor": "start"}[kind]
+				if e, _ := errors.AsType[*actor.Error](err); e == nil || e.Op != cmp.Or(op, "critical section") {
+					t.Errorf("the error is of another operation: %v", err)
 				}
 			}
 		})
