@@ -40,8 +40,8 @@ type judgement struct {
 
 // unnoted is how long before a kill an answer may have come to a client for it to be
 // told again: mcp/session writes down within 250 ms what a front has flushed. The rest
-// is for a machine that is busy.
-const unnoted = 250*time.Millisecond + 500*time.Millisecond
+// is for a machine that is very busy.
+const unnoted = 2 * time.Second
 
 func (j *judgement) fault(format string, a ...any) {
 	j.faults = append(j.faults, fmt.Sprintf(format, a...))
@@ -101,8 +101,8 @@ func (j *judgement) place(s sighting, byID map[string]*attempt) {
 	switch {
 	case c == nil:
 		j.fault("a message about a request of somebody else, or of nobody: %s", s.frame.raw)
-	case s.place != onGet && s.of != c:
-		j.fault("a message about %s on %v that is %s's: %s", c.id, s.place, s.of.id, s.frame.raw)
+	case s.place != onGet && s.of != c.post:
+		j.fault("a message about %s on %v that is %s's: %s", c.id, s.place, s.of.attempts[0].id, s.frame.raw)
 	}
 }
 
@@ -110,7 +110,7 @@ func (j *judgement) place(s sighting, byID map[string]*attempt) {
 func (j *judgement) events(seen []sighting) {
 	data, last := map[string]string{}, map[string]session.EventID{}
 	for _, s := range seen {
-		if s.frame.id == "" {
+		if s.frame.id == "" || session.IsTold(s.frame.id) { // no event of the log: a last resort
 			continue
 		}
 		at, err := session.ParseEventID(s.frame.id)
@@ -142,42 +142,48 @@ func follows(before, e session.EventID) bool {
 // call checks that a request is answered, and once.
 func (j *judgement) call(c *attempt, got []sighting, a account) {
 	switch {
-	case len(got) == 0 && c.fate == accepted:
+	case len(got) == 0 && c.post.fate == accepted:
 		j.fault("%s (%s) was accepted, and is not answered", c.id, c.tool)
 		return
 	case len(got) == 0 && a.stored[c.id] > 0:
 		j.fault("the answer to %s (%s) was stored, and has not come", c.id, c.tool)
 		return
-	case len(got) == 0 && c.fate == refused:
+	case len(got) == 0 && c.post.fate == refused:
 		j.refused++
 		return
 	case len(got) == 0:
 		j.unsure++
 		return
-	case c.fate == refused:
+	case c.post.fate == refused:
 		j.fault("%s (%s) was refused, and is answered: %s", c.id, c.tool, got[0].frame.raw)
-	case len(got) > 2 || len(got) == 2 && !lastResort(got[0].m) && !j.killedBetween(got[0], got[1], a.kills):
+	case len(got) > 2 || len(got) == 2 && !got[0].lastResort() && !j.killedBetween(got[0], got[1], a.kills):
 		var all []string
 		for _, s := range got {
 			all = append(all, fmt.Sprintf("%s on %v: %s", s.at.Format("05.000"), s.place, s.frame.raw))
 		}
 		j.fault("%s (%s) is answered %d times:\n\t%s", c.id, c.tool, len(got), strings.Join(all, "\n\t"))
-	case len(got) == 2 && !lastResort(got[0].m):
+	case len(got) == 2 && !got[0].lastResort():
 		j.again++
 	}
 	first := got[0]
 	if first.place == onGet {
 		j.onGet++
-		if c.fate == accepted && !c.broke {
+		if c.post.fate == accepted && !c.post.broke {
 			j.fault("%s is answered on a GET, and its POST was there: %s", c.id, first.frame.raw)
 		}
 	}
-	j.slowest = max(j.slowest, first.at.Sub(c.begun))
+	j.slowest = max(j.slowest, first.at.Sub(c.post.begun))
+	if first.lastResort() {
+		j.resorts++
+	}
 	if first.m.Error != nil {
 		j.loss(c, first.m)
 		return
 	}
 	j.results++
+	if c.tool == "" {
+		return
+	}
 	text, want := first.m.text(), c.want
 	if n, err := strconv.Atoi(text); want == "" && err == nil {
 		want = strconv.Itoa(n)
@@ -191,7 +197,7 @@ func (j *judgement) call(c *attempt, got []sighting, a account) {
 // and the next one says the same on a GET.
 func (j *judgement) killedBetween(first, second sighting, kills []time.Time) bool {
 	for _, k := range kills {
-		if age := k.Sub(first.at); age < unnoted && age > -unnoted/10 && second.at.After(k) && second.place == onGet && second.frame.data == first.frame.data {
+		if age := k.Sub(first.at); age < unnoted && age > -unnoted/20 && second.at.After(k) && second.place == onGet && second.frame.data == first.frame.data {
 			j.noted = max(j.noted, age)
 			return true
 		}
@@ -204,17 +210,13 @@ func (j *judgement) loss(c *attempt, m message) {
 	if !ok || l.Tool != c.tool || l.Reason == "" {
 		j.fault("%s (%s) is answered by error %d %q, %s", c.id, c.tool, m.Error.Code, m.Error.Message, m.Error.Data)
 	}
-	if lastResort(m) {
-		j.resorts++
-	}
 	j.lost[l.Reason]++
 }
 
-// lastResort: the other exception. A front has answered itself; it does not know the
-// epoch.
-func lastResort(m message) bool {
-	l, ok := lossIn(m)
-	return ok && l.Epoch == 0 && l.Started
+// lastResort: the other exception. A front has answered itself, on the stream, or as a
+// body where none had begun.
+func (s sighting) lastResort() bool {
+	return s.place == onPost && s.m.Error != nil && (s.frame.id == "" || session.IsTold(s.frame.id))
 }
 
 // lossIn is the loss that a message tells of.
@@ -231,7 +233,7 @@ func (j *judgement) counter(calls []*attempt, answers map[string][]sighting) {
 	counted := map[int]string{}
 	most, maybe := 0, 0
 	for _, c := range calls {
-		if c.tool != "incr" || c.fate == refused {
+		if c.tool != "incr" || c.post.fate == refused {
 			continue
 		}
 		if len(answers[c.id]) == 0 {
@@ -281,11 +283,13 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	const p, q, g = "paaaaaaaaaaaaa", "pbbbbbbbbbbbbb", "gaaaaaaaaaaaaa"
 	kill := time.Unix(1000, 0)
-	post := func(id, stream string) *attempt {
-		return &attempt{id: id, tool: "incr", fate: accepted, stream: stream, begun: kill.Add(-time.Second)}
+	post := func(id, stream string, f fate) *attempt {
+		a := &attempt{id: id, tool: "incr"}
+		a.post = &post{attempts: []*attempt{a}, fate: f, stream: stream, begun: kill.Add(-time.Second)}
+		return a
 	}
 	event := func(where place, of *attempt, id, data string) sighting {
-		s := sighting{at: kill.Add(-100 * time.Millisecond), place: where, of: of, frame: frame{id: id, data: data, raw: data}}
+		s := sighting{at: kill.Add(-100 * time.Millisecond), place: where, of: of.post, frame: frame{id: id, data: data, raw: data}}
 		if err := unmarshal(data, &s.m); err != nil {
 			t.Fatal(err)
 		}
@@ -299,13 +303,11 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 	}
 	progress := `{"method":"notifications/progress","params":{"progressToken":1}}`
 	later := func(s sighting, d time.Duration) sighting { s.at = kill.Add(d); return s }
-	one, two := post("1", p), post("2", q)
-	broke := post("3", p)
-	broke.broke = true
-	lone := *post("4", "")
-	lone.fate = unsure
-	none := *post("5", "")
-	none.fate = refused
+	one, two := post("1", p, accepted), post("2", q, accepted)
+	broke := post("3", p, accepted)
+	broke.post.broke = true
+	lone, none := post("4", "", unsure), post("5", "", refused)
+	nobody := &attempt{}
 	good := []sighting{event(onPost, one, p+".1.1", progress), event(onPost, one, p+".1.2", number("1", 1)), event(onPost, two, q+".1.1", number("2", 2))}
 	both := []*attempt{one, two}
 
@@ -319,24 +321,24 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 		"all right":                      {calls: both, seen: good},
 		"a lost one":                     {calls: both, seen: append(good[:2:2], event(onPost, two, q+".1.1", lost("2", true)))},
 		"resumed":                        {calls: []*attempt{broke}, seen: []sighting{event(onPost, broke, p+".1.1", `{"method":"x"}`), event(onResumed, broke, p+".2.1", number("3", 1))}},
-		"on a GET":                       {calls: []*attempt{broke}, seen: []sighting{event(onGet, nil, g+".2.1", lost("3", true))}},
-		"told again after a kill":        {calls: both, seen: append(good[:3:3], later(event(onGet, nil, g+".2.1", number("2", 2)), time.Second))},
-		"never accepted":                 {calls: []*attempt{&lone}},
-		"refused":                        {calls: []*attempt{&none}},
+		"on a GET":                       {calls: []*attempt{broke}, seen: []sighting{event(onGet, nobody, g+".2.1", lost("3", true))}},
+		"told again after a kill":        {calls: both, seen: append(good[:3:3], later(event(onGet, nobody, g+".2.1", number("2", 2)), time.Second))},
+		"never accepted":                 {calls: []*attempt{lone}},
+		"refused":                        {calls: []*attempt{none}},
 		"hung":                           {calls: both, seen: good[:2], want: "2 (incr) was accepted, and is not answered"},
-		"stored, and not told":           {calls: []*attempt{&lone}, stored: "4", want: "the answer to 4 (incr) was stored, and has not come"},
+		"stored, and not told":           {calls: []*attempt{lone}, stored: "4", want: "the answer to 4 (incr) was stored, and has not come"},
 		"answered twice":                 {calls: both, seen: append(good[:3:3], event(onResumed, two, q+".1.2", number("2", 2))), want: "2 (incr) is answered 2 times"},
-		"told by a last resort":          {calls: both, seen: append(good[:2:2], event(onPost, two, "", strings.Replace(lost("2", true), `"epoch":1`, `"epoch":0`, 1)), event(onGet, nil, g+".2.1", lost("2", true)))},
-		"told again without a kill":      {calls: both, seen: append(good[:3:3], event(onGet, nil, g+".2.1", number("2", 2))), want: "2 (incr) is answered 2 times"},
-		"told something else":            {calls: both, seen: append(good[:3:3], later(event(onGet, nil, g+".2.1", lost("2", true)), time.Second)), want: "2 (incr) is answered 2 times"},
-		"told again long after":          {calls: both, seen: append([]sighting{good[0], good[1], later(good[2], -time.Second)}, later(event(onGet, nil, g+".2.1", number("2", 2)), time.Second)), want: "2 (incr) is answered 2 times"},
-		"refused and answered":           {calls: []*attempt{&none}, seen: []sighting{event(onGet, nil, g+".2.1", lost("5", false))}, want: "5 (incr) was refused, and is answered"},
+		"told by a last resort":          {calls: both, seen: append(good[:2:2], event(onPost, two, "", strings.Replace(lost("2", true), `"epoch":1`, `"epoch":0`, 1)), event(onGet, nobody, g+".2.1", lost("2", true)))},
+		"told again without a kill":      {calls: both, seen: append(good[:3:3], event(onGet, nobody, g+".2.1", number("2", 2))), want: "2 (incr) is answered 2 times"},
+		"told something else":            {calls: both, seen: append(good[:3:3], later(event(onGet, nobody, g+".2.1", lost("2", true)), time.Second)), want: "2 (incr) is answered 2 times"},
+		"told again long after":          {calls: both, seen: append([]sighting{good[0], good[1], later(good[2], -3*time.Second)}, later(event(onGet, nobody, g+".2.1", number("2", 2)), time.Second)), want: "2 (incr) is answered 2 times"},
+		"refused and answered":           {calls: []*attempt{none}, seen: []sighting{event(onGet, nobody, g+".2.1", lost("5", false))}, want: "5 (incr) was refused, and is answered"},
 		"on the wrong POST":              {calls: both, seen: append(good[:2:2], event(onPost, one, p+".1.3", number("2", 2))), want: "a message about 2 on its POST that is 1's"},
 		"on the wrong stream":            {calls: both, seen: append(good[:2:2], event(onResumed, two, p+".1.3", number("2", 2))), want: "an event of another stream than " + q},
-		"on a GET, without need":         {calls: both, seen: append(good[:2:2], event(onGet, nil, g+".1.1", number("2", 2))), want: "2 is answered on a GET, and its POST was there"},
-		"a stream's event on a GET":      {calls: []*attempt{broke}, seen: []sighting{event(onGet, nil, p+".1.1", number("3", 1))}, want: "an event of another stream on a GET"},
-		"somebody else's":                {calls: both, seen: append(good[:3:3], event(onGet, nil, g+".1.1", number("9", 9))), want: "a message about a request of somebody else"},
-		"progress on a GET":              {calls: both, seen: append(good[:3:3], event(onGet, nil, g+".1.1", progress)), want: "progress on a GET"},
+		"on a GET, without need":         {calls: both, seen: append(good[:2:2], event(onGet, nobody, g+".1.1", number("2", 2))), want: "2 is answered on a GET, and its POST was there"},
+		"a stream's event on a GET":      {calls: []*attempt{broke}, seen: []sighting{event(onGet, nobody, p+".1.1", number("3", 1))}, want: "an event of another stream on a GET"},
+		"somebody else's":                {calls: both, seen: append(good[:3:3], event(onGet, nobody, g+".1.1", number("9", 9))), want: "a message about a request of somebody else"},
+		"progress on a GET":              {calls: both, seen: append(good[:3:3], event(onGet, nobody, g+".1.1", progress)), want: "progress on a GET"},
 		"an event twice":                 {calls: both, seen: append(good[:1:1], good...), want: "the event " + p + ".1.1 has come twice"},
 		"an id with two contents":        {calls: both, seen: append([]sighting{event(onPost, one, p+".1.1", `{"method":"x"}`)}, good...), want: "the event " + p + ".1.1 is {"},
 		"an event missing":               {calls: both, seen: []sighting{good[0], event(onPost, one, p+".1.3", number("1", 1)), good[2]}, want: "comes " + p + ".1.3"},

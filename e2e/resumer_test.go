@@ -33,19 +33,24 @@ type resumer struct {
 // pause is how long a resumer waits before it comes back to a stream.
 const pause = 50 * time.Millisecond
 
-// attempt is one request, and how it went. What follows mu is guarded by the
-// resumer's.
+// attempt is one request.
 type attempt struct {
 	id   string // as JSON
-	tool string
+	tool string // that it calls; empty: none
 	want string // the text of its result; empty: any number
+	post *post
 	// answered is closed by the first answer.
 	answered chan struct{}
+}
 
-	begun  time.Time
-	fate   fate
-	stream string // of its POST, where the client knows it
-	broke  bool   // the body of its POST ended without its answer
+// post is what one POST has carried, and how that went. It is guarded by the mutex of
+// its resumer.
+type post struct {
+	attempts []*attempt
+	begun    time.Time
+	fate     fate
+	stream   string // as far as the client knows it
+	broke    bool   // its body has ended without all answers
 }
 
 // fate is what a client knows of a request's acceptance.
@@ -72,7 +77,7 @@ func (p place) String() string { return [...]string{"its POST", "its resumed str
 type sighting struct {
 	at    time.Time
 	place place
-	of    *attempt // whose POST, or stream; nil on a GET
+	of    *post // or the one whose stream was resumed; nil on a GET
 	frame frame
 	m     message
 }
@@ -104,22 +109,31 @@ func (r *resumer) end() {
 // call calls a tool. It returns when it is known what becomes of the request: it may
 // be answered later.
 func (r *resumer) call(tool, arguments, want string, progress bool) *attempt {
-	a := &attempt{tool: tool, want: want, answered: make(chan struct{}), begun: time.Now()}
-	r.mu.Lock()
-	a.id = fmt.Sprintf(`"%s.%d"`, r.name, len(r.calls))
-	r.calls = append(r.calls, a)
-	r.byID[a.id] = a
-	r.mu.Unlock()
+	a := r.attempt(tool, want)
 	body := call(a.id, tool, arguments)
 	if progress {
 		body = callWithToken(a.id, tool, arguments, a.id)
 	}
-	r.send(a, body)
+	r.post(body, a)
 	return a
 }
 
-// send makes a request until somebody has taken the connection.
-func (r *resumer) send(a *attempt, body string) {
+// attempt makes a request, which has an id that no other has.
+func (r *resumer) attempt(tool, want string) *attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := &attempt{id: fmt.Sprintf(`"%s.%d"`, r.name, len(r.calls)), tool: tool, want: want, answered: make(chan struct{})}
+	r.calls = append(r.calls, a)
+	r.byID[a.id] = a
+	return a
+}
+
+// post posts requests until somebody has taken the connection.
+func (r *resumer) post(body string, attempts ...*attempt) {
+	p := &post{attempts: attempts, begun: time.Now()}
+	for _, a := range attempts {
+		a.post = p
+	}
 	for {
 		x, err := r.c.tryIn(r.ctx, http.MethodPost, body, nil)
 		switch {
@@ -127,20 +141,39 @@ func (r *resumer) send(a *attempt, body string) {
 			continue // nobody has seen it
 		case err != nil:
 		case x.status == http.StatusServiceUnavailable:
-			r.set(a, refused)
+			r.set(p, refused)
 			x.close()
 		default:
-			r.set(a, accepted)
-			r.running.Go(func() { r.follow(x, a) })
+			r.set(p, accepted)
+			if r.c.session == "" {
+				r.c.session = x.header.Get("Mcp-Session-Id")
+			}
+			r.running.Go(func() { r.follow(x, p) })
 		}
 		return
 	}
 }
 
-func (r *resumer) set(a *attempt, f fate) {
+func (r *resumer) set(p *post, f fate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a.fate = f
+	p.fate = f
+}
+
+// fate is what the client knows of an attempt's.
+func (r *resumer) fate(a *attempt) fate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return a.post.fate
+}
+
+func (p *post) answered() bool {
+	for _, a := range p.attempts {
+		if !closed(a.answered) {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *resumer) sleep() bool {
@@ -156,10 +189,10 @@ func (r *resumer) sleep() bool {
 // client does: when it has an event's id and no result. (That an error is an answer,
 // too, it does not see. And when a stream that it has resumed breaks before it has
 // given an id, it has forgotten where it was, and opens a stream like any other GET's.)
-func (r *resumer) follow(x *exchange, a *attempt) {
-	last, done := r.read(x, onPost, a)
+func (r *resumer) follow(x *exchange, p *post) {
+	last, done := r.read(x, onPost, p)
 	r.mu.Lock()
-	a.broke = !closed(a.answered)
+	p.broke = !p.answered()
 	r.mu.Unlock()
 	for comesBack := last != ""; comesBack && !done; {
 		where := onResumed
@@ -170,7 +203,7 @@ func (r *resumer) follow(x *exchange, a *attempt) {
 		if x == nil || x.status == http.StatusNoContent {
 			return
 		}
-		last, done = r.read(x, where, a)
+		last, done = r.read(x, where, p)
 	}
 }
 
@@ -213,12 +246,12 @@ func (r *resumer) get(after string) *exchange {
 
 // read reads a body to its end. It returns the last event's id, and whether there was
 // a result.
-func (r *resumer) read(x *exchange, where place, a *attempt) (last string, result bool) {
+func (r *resumer) read(x *exchange, where place, p *post) (last string, result bool) {
 	for f := range x.frames {
 		if f.id != "" {
 			last = f.id
 		}
-		s := sighting{at: time.Now(), place: where, of: a, frame: f}
+		s := sighting{at: time.Now(), place: where, of: p, frame: f}
 		if f.data != "" {
 			if err := unmarshal(f.data, &s.m); err != nil {
 				r.fault("on %v: %v: %.100q", where, err, f.data)
@@ -228,8 +261,8 @@ func (r *resumer) read(x *exchange, where place, a *attempt) (last string, resul
 		}
 		r.saw(s)
 	}
-	if where == onPost && x.status != http.StatusOK && !closed(a.answered) {
-		r.fault("the POST of %s: status %d", a.id, x.status)
+	if where == onPost && x.status != http.StatusOK && !p.answered() {
+		r.fault("the POST of %s: status %d", p.attempts[0].id, x.status)
 	}
 	return last, result
 }
