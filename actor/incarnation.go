@@ -202,34 +202,37 @@ type fired struct {
 // runAlarm runs the alarm if the row still says so. The row stays until the
 // handler's own commit completes it: a crash in between fires it again.
 func (inc *incarnation) runAlarm(t *Turn, f *fired) {
+	// From here on a reset tells the dispatcher as well: one that heard nothing would
+	// not fire this alarm any more.
+	forget := t.OnBreak(f.done)
+	ran := func(err error) { forget(); f.done(err) }
 	row, err := inc.alarmRow()
 	if err != nil {
-		f.done(err)
+		ran(err)
 		return
 	}
 	if row.At.IsZero() || row.At.After(t.now) {
 		// Completed or moved since it was read from the index; the dispatcher may look
 		// again when that is durable. What has moved and is due runs all the same: an
 		// object that sets its alarm to now in each turn must not outrun it.
-		t.After(func() { f.done(nil) })
+		t.After(func() { ran(nil) })
 		t.end()
 		return
 	}
 	inc.h.meters.late(t.now.Sub(row.At))
 	info := alarm.Info{Scheduled: row.At, Retry: row.Retry}
 	if scheduled, err := t.scheduled(); err != nil {
-		f.done(err)
+		ran(err)
 		return
 	} else if scheduled {
-		inc.wake(t, f, info)
+		inc.wake(t, ran, info)
 		return
 	}
 	inc.alarm = storage.Alarm{} // none while it runs, until set anew
-	forget := t.OnBreak(f.done)
 	err = inc.guard("alarm", func() error {
 		inc.machine.Alarm(t, info, func(t *Turn, err error) {
 			inc.alarmRan(t, info, err)
-			t.After(func() { forget(); f.done(nil) })
+			t.After(func() { ran(nil) })
 		})
 		return nil
 	})

@@ -39,9 +39,8 @@ func (inc *incarnation) hasCallback(name string) bool {
 
 // wake is the alarm of an object with a schedule. The alarm itself is done when
 // the turn is durable: what it has begun is known to the rows.
-func (inc *incarnation) wake(t *Turn, f *fired, info alarm.Info) {
-	forget := t.OnBreak(f.done)
-	t.After(func() { forget(); f.done(nil) })
+func (inc *incarnation) wake(t *Turn, ran func(error), info alarm.Info) {
+	t.After(func() { ran(nil) })
 	err := inc.guard("alarm", func() error {
 		work, err := inc.keeper.Wake(info.Retry)
 		if err != nil {
