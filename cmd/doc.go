@@ -14,5 +14,5 @@
 //
 // # Exit codes
 //
-// See [ExitOK], [ExitFailure] and [ExitUsage].
+// See [ExitOK] and those below it.
 package cmd

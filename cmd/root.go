@@ -22,9 +22,13 @@ const (
 	// ExitFailure: something did not work: an address in use, a data folder that
 	// can't be opened, a shutdown that was cut short by a second signal.
 	ExitFailure = 1
-	// ExitUsage: the command line or the configuration file is wrong; nothing was
+	// ExitUsage: the command line, or the configuration or plan file, is wrong; nothing was
 	// started.
 	ExitUsage = 2
+	// ExitViolation: kalpa sim has found that something does not hold which must.
+	ExitViolation = 3
+	// ExitDiverged: kalpa sim --verify has found that two runs of one seed differ.
+	ExitDiverged = 4
 )
 
 // Run runs one command line, without the program's name, and returns the exit
@@ -38,6 +42,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK
+	}
+	if code, said := errors.AsType[exitError](err); said {
+		return int(code)
 	}
 	report(stderr, err)
 	if _, usage := errors.AsType[*usageError](err); usage {
@@ -71,7 +78,7 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 	root.SetVersionTemplate("kalpa {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newServe(), newChaos(), newVersion())
+	root.AddCommand(newServe(), newChaos(), newSim(), newVersion())
 	return root
 }
 

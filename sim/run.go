@@ -64,7 +64,10 @@ func Run(p *Plan, o Options) (*Result, error) {
 	}
 	began := wall()
 	w := newWorld(p, o.Broken)
-	w.s.onStep, w.seams, w.goOn = o.Steps, o.Seams, o.GoOn
+	w.s.onStep, w.goOn = o.Steps, o.GoOn
+	if o.Seams != (seams.Seams{}) {
+		w.seams = o.Seams
+	}
 	if w.record = o.Record; w.record {
 		w.tales = newTales(w)
 	}

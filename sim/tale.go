@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -189,7 +190,7 @@ func (s taleSessions) Send(ctx context.Context, id string, event session.Event) 
 	case *session.Attach:
 		if n := t.request(e.Post.Stream); n != "" {
 			t.sockets[e.Socket] = n
-			t.of(n, AtFront, AtSession, "Attach: the exchange goes on%s", after(e.After))
+			t.of(n, AtFront, AtSession, "Attach%s", after(e.After))
 		}
 	case *session.Get:
 		if at, err := session.ParseEventID(e.After); err == nil && t.request(at.Stream) != "" {
@@ -238,54 +239,53 @@ func (s taleStore) Release(id storage.ID, e uint64) {
 }
 
 func (s taleStore) Submit(b *storage.Batch, done func(error)) {
-	n, what := s.t.batch(b)
-	if n == "" {
-		s.Store.Submit(b, done)
-		return
+	about := s.t.batch(b)
+	for _, r := range about {
+		s.t.of(r.n, AtSession, AtDisk, "commit: %s", r.what)
 	}
-	s.t.of(n, AtSession, AtDisk, "commit: %s", what)
 	s.Store.Submit(b, func(err error) {
-		if err != nil {
-			s.t.tell(n, "", AtDisk, AtSession, true, "refused: %v", err)
-		} else {
-			s.t.of(n, AtDisk, AtSession, "durable")
+		for _, r := range about {
+			if err != nil {
+				s.t.tell(r.n, "", AtDisk, AtSession, true, "refused: %v", err)
+			} else {
+				s.t.of(r.n, AtDisk, AtSession, "durable")
+			}
 		}
 		done(err)
 	})
 }
 
-// batch says what a batch does to a request, and to which.
-func (t *tales) batch(b *storage.Batch) (n, what string) {
-	var parts []string
-	about := func(key string) (kind string, ok bool) {
+// rowsOf is what a batch does to a request.
+type rowsOf struct{ n, what string }
+
+// batch says what a batch does to requests. What is known here of a session's keys is
+// that the ledger's begin with q/ and events with e/, and that the stream follows.
+func (t *tales) batch(b *storage.Batch) (about []rowsOf) {
+	say := func(key, ledger, event string) {
 		kind, rest, _ := strings.Cut(key, "/")
 		stream, _, _ := strings.Cut(rest, "/")
-		if of := t.request(stream); of != "" && (kind == "q" || kind == "e") {
-			n = of
-			return kind, true
+		n, what := t.request(stream), map[string]string{"q": ledger, "e": event}[kind]
+		if n == "" || what == "" {
+			return
 		}
-		return "", false
+		if i := slices.IndexFunc(about, func(r rowsOf) bool { return r.n == n }); i >= 0 {
+			about[i].what += ", " + what
+			return
+		}
+		about = append(about, rowsOf{n, what})
 	}
 	for _, e := range b.Puts {
-		switch kind, _ := about(e.Key); kind {
-		case "q":
-			parts = append(parts, "ledger row")
-		case "e":
-			parts = append(parts, "event")
-		}
+		say(e.Key, "ledger row", "event")
 	}
 	for _, key := range b.Deletes {
-		if kind, _ := about(key); kind == "q" {
-			parts = append(parts, "row discharged")
-		}
-	}
-	if len(parts) == 0 {
-		return "", ""
+		say(key, "row discharged", "")
 	}
 	if a := b.Alarm; a != nil && !a.At.IsZero() {
-		parts = append(parts, "alarm at "+clockTime(a.At.Sub(t.w.start)))
+		for i := range about {
+			about[i].what += ", alarm at " + clockTime(a.At.Sub(t.w.start))
+		}
 	}
-	return n, strings.Join(parts, ", ")
+	return about
 }
 
 // clockTime is a time since the start of a world, as pictures and tales show it.

@@ -61,6 +61,15 @@ func TestTheLifeOfALostRequest(t *testing.T) {
 		}
 		rest = after
 	}
+	lost := 0
+	for _, l := range r.Latencies {
+		if l.Lost {
+			lost++
+		}
+	}
+	if lost != r.Lost {
+		t.Errorf("%d of %d losses are recorded", lost, r.Lost)
+	}
 	kinds := map[MarkKind]int{}
 	for _, m := range r.Marks {
 		kinds[m.Kind]++

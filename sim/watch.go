@@ -180,7 +180,7 @@ func (w *World) gone() {
 // logged looks at what the host logs: of the resets that no fault of the plan's is at
 // the moment, its log alone tells.
 func (w *World) logged(r slog.Record) {
-	kind, attrs := MarkKind(""), map[string]string{}
+	var kind MarkKind
 	switch r.Message {
 	case "chaos strikes":
 		kind = StrikeMark
@@ -189,6 +189,7 @@ func (w *World) logged(r slog.Record) {
 	default:
 		return
 	}
+	attrs := map[string]string{}
 	r.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value.String(); return true })
 	what := attrs["cause"]
 	switch {
