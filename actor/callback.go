@@ -19,7 +19,9 @@ type Job[P any] struct{ name string }
 // Callback adds a callback to a class, for its objects' schedules to run. Payloads
 // are kept as JSON. It panics when the name is taken.
 //
-// An error of f fails the run, which is tried again by the schedule's own policy.
+// An error of f fails the run, which is tried again by the schedule's own policy,
+// unless it wraps alarm.ErrUnrunnable: then, as when a payload does not decode as a P,
+// the schedule is set aside.
 // Inside f, the schedule and the object's rows can be used as in a method; what f
 // writes after its last await lands in the commit that says that the run is done.
 func Callback[T, P any](c *Class[T], name string, f func(obj *T, ctx context.Context, payload P) error) Job[P] {
@@ -29,7 +31,7 @@ func Callback[T, P any](c *Class[T], name string, f func(obj *T, ctx context.Con
 	c.callbacks[name] = func(obj *T, ctx context.Context, b []byte) error {
 		var p P
 		if err := json.Unmarshal(b, &p); err != nil {
-			return fmt.Errorf("the payload of %s does not decode: %w", name, err)
+			return fmt.Errorf("%w: the payload of %s does not decode: %w", alarm.ErrUnrunnable, name, err)
 		}
 		return f(obj, ctx, p)
 	}

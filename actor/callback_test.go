@@ -130,6 +130,18 @@ func TestAFailingCallbackFailsItsRowAndNotTheAlarm(t *testing.T) {
 	}
 }
 
+// What is stored by another version of the code may not be what the callback takes: no
+// attempt would go better, so there is none, and nothing of it is lost.
+func TestAPayloadThatDoesNotDecodeIsSetAside(t *testing.T) {
+	p := newPlanned(t, "a")
+	ask(p, p.try, `in {"invoice":4711}`)
+	p.becomes("it is set aside", func() bool { return ask(p, p.try, "aside") == `{"invoice":4711}` })
+	p.alarmIs(time.Time{})
+	if e := ask(p, p.list, 0); len(e) != 0 || p.times("f") != 0 {
+		t.Errorf("left are %+v, and f ran %d times", e, p.times("f"))
+	}
+}
+
 func TestPanicInACallbackResetsTheObjectAndCountsInItsRow(t *testing.T) {
 	p := newPlanned(t, "a")
 	ask(p, p.plan, plan{Job: "panic", In: 0, Attempts: 2, ID: "bad"})

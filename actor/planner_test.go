@@ -1,6 +1,7 @@
 package actor_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -234,6 +235,14 @@ func (o *planner) try(what string) error {
 		return s.DeleteAll()
 	case "destroy":
 		return s.Schedule().Destroy()
+	case "in": // with a payload as it is
+		_, err := s.Schedule().In(0, "f", []byte(arg))
+		return err
+	case "aside":
+		for a, err := range s.Schedule().SetAside() {
+			return cmp.Or(err, fmt.Errorf("%s", a.Payload))
+		}
+		return nil
 	case "put":
 		return s.Put(arg, []byte("x"))
 	case "delete":

@@ -17,8 +17,9 @@ const (
 	MaxPayload = 128 << 10
 	// MaxID bounds a schedule's ID, in bytes.
 	MaxID = 256
-	// maxSetAside bounds the rows that are kept because they can't be run.
-	maxSetAside = 1000
+	// MaxSetAside bounds the schedules of one object that are kept because they can't
+	// be run. There is room for all, should the code lose a callback.
+	MaxSetAside = MaxSchedules
 )
 
 // What is wrong with a schedule that is refused. A refusal changes nothing.
@@ -35,6 +36,8 @@ var (
 	ErrCallback = errors.New("no such callback")
 	// ErrPayload: a payload that is too large.
 	ErrPayload = errors.New("the payload is too large")
+	// ErrPayloadGone: a schedule whose payload is not in storage any more.
+	ErrPayloadGone = errors.New("the schedule's payload is gone")
 	// ErrID: an ID that can't name a schedule.
 	ErrID = errors.New("not an ID for a schedule")
 	// ErrPolicy: a number of attempts, a wait or a limit that makes no sense.
@@ -54,6 +57,10 @@ func CheckTime(at time.Time) error {
 	}
 	return nil
 }
+
+// ErrUnrunnable: a run fails with an error that wraps it when no other attempt could
+// go better. Its schedule is set aside at once: see [Schedule.SetAside].
+var ErrUnrunnable = errors.New("the schedule can't be run")
 
 // ErrHung is why the context of a run ends that has outlasted its limit.
 var ErrHung = errors.New("the run has outlasted its limit and was given up")

@@ -168,12 +168,15 @@ func (o *owner) entries() (all []Entry) {
 	return all
 }
 
-func (o *owner) aside() (all map[string][]byte) {
+func (o *owner) aside() map[string]Aside {
 	o.t.Helper()
+	all := map[string]Aside{}
 	o.turn(func(s *Schedule) {
-		var err error
-		if all, err = s.SetAside(); err != nil {
-			o.t.Fatal(err)
+		for a, err := range s.SetAside() {
+			if err != nil {
+				o.t.Fatal(err)
+			}
+			all[a.ID] = a
 		}
 	})
 	return all

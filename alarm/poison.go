@@ -79,8 +79,7 @@ func (s *Schedule) strike(rows Rows, r *row, now time.Time) {
 	s.count(CutShort)
 	strikes := r.Strikes + 1
 	if strikes >= MaxStrikes {
-		b, _ := r.encode()
-		s.setAside(rows, r.ID, b, errPoison)
+		s.retire(rows, r, errPoison)
 		return
 	}
 	s.update(rows, r, func(r *row) {

@@ -74,12 +74,10 @@ func (s *Schedule) register(op string, r registration, payload []byte, o []Optio
 		return refuse(err, "")
 	}
 	now := rows.Now().Round(0)
-	for _, option := range o {
+	r.Policy = Policy{DefaultAttempts, DefaultBase, cmp.Or(r.Policy.Limit, DefaultLimit)}
+	for _, option := range o { // a zero that is given is no default
 		option(&r)
 	}
-	r.Policy.Attempts = cmp.Or(r.Policy.Attempts, DefaultAttempts)
-	r.Policy.Base = cmp.Or(r.Policy.Base, DefaultBase)
-	r.Policy.Limit = cmp.Or(r.Policy.Limit, DefaultLimit)
 	switch {
 	case !s.table.Destroy.IsZero():
 		return refuse(ErrCondemned, "")
@@ -114,6 +112,10 @@ func (s *Schedule) register(op string, r registration, payload []byte, o []Optio
 		return old.entry(payload), nil // the alarm is derived all the same
 	case old == nil && s.table.len() >= MaxSchedules:
 		return refuse(fmt.Errorf("%w: %d", ErrTooMany, MaxSchedules), "cancel some, or use more objects")
+	case old == nil:
+		if err := s.stepAside(rows, r.ID); err != nil {
+			return refuse(err, "")
+		}
 	}
 	s.drop(rows, r.ID)
 	fresh := r.row

@@ -47,7 +47,14 @@ func (s *Schedule) load() (Rows, error) {
 		}
 		table.set(r, nil)
 	}
-	s.table, s.loaded = table, true
+	aside := map[string]bool{}
+	for e, err := range rows.List(storage.Range{Prefix: asidePrefix}) {
+		if err != nil {
+			return nil, err
+		}
+		aside[e.Key[len(asidePrefix):]] = true
+	}
+	s.table, s.aside, s.loaded = table, aside, true
 	for _, b := range unreadable {
 		s.setAside(rows, b.id, b.value, b.err)
 	}
@@ -85,44 +92,22 @@ func (s *Schedule) drop(rows Rows, id string) {
 	}
 }
 
-// setAside takes a row out of the way of the others, and keeps it for whoever
-// wants to know.
-func (s *Schedule) setAside(rows Rows, id string, value []byte, why error) {
-	kept := s.roomAside(rows)
-	s.count(SetAside)
-	s.o.Logger.Error("a schedule can't be run and was set aside", "object", s.o.ID.String(), "schedule", id, "error", why, "kept", kept)
-	s.table.remove(id)
-	rows.Delete(entryPrefix + id)
-	rows.Delete(payloadPrefix + id)
-	if kept {
-		rows.Put(asidePrefix+id, value)
-	}
-}
-
-// roomAside reports whether one more row can be set aside.
-func (s *Schedule) roomAside(rows Rows) bool {
-	n := 0
-	for _, err := range rows.List(storage.Range{Prefix: asidePrefix, Limit: maxSetAside}) {
-		if err != nil {
-			return false
-		}
-		n++
-	}
-	return n < maxSetAside
-}
-
 // payload reads a row's payload.
 func (s *Schedule) payload(rows Rows, r *row) ([]byte, error) {
 	if !r.Sized {
 		return nil, nil
 	}
-	return rows.Get(payloadPrefix + r.ID)
+	b, err := rows.Get(payloadPrefix + r.ID)
+	if err == nil && b == nil {
+		err = ErrPayloadGone
+	}
+	return b, err
 }
 
 // cleared is told that the turn has deleted all rows of the object. A pending
 // destroy goes on.
 func (s *Schedule) cleared(rows Rows) {
-	s.table = Table{Destroy: s.table.Destroy}
+	s.table, s.aside = Table{Destroy: s.table.Destroy}, map[string]bool{}
 	s.loaded = true
 	if !s.table.Destroy.IsZero() {
 		s.condemn(rows, s.table.Destroy)

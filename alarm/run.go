@@ -1,6 +1,7 @@
 package alarm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,22 +140,37 @@ func (k *Keeper) Begin(parent context.Context, run Run) (context.Context, Run, e
 		return nil, run, nil
 	}
 	payload, err := s.payload(rows, r)
-	switch {
-	case err != nil:
+	if err != nil && !errors.Is(err, ErrPayloadGone) {
 		return nil, run, err
-	case !s.o.Known(r.Callback):
-		err = fmt.Errorf("%w: %q", ErrCallback, r.Callback)
-	case r.Sized && payload == nil:
-		err = errors.New("its payload is gone")
-	default:
-		ctx, cancel := context.WithCancelCause(parent)
-		s.cancels[run.n] = cancel
-		run.Payload = payload
-		return ctx, run, nil
 	}
-	b, _ := r.encode()
-	s.setAside(rows, r.ID, b, err)
-	return nil, run, nil
+	if err = cmp.Or(err, s.runnable(r)); err != nil {
+		s.retire(rows, r, err)
+		return nil, run, nil
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	s.cancels[run.n] = cancel
+	run.Payload = payload
+	return ctx, run, nil
+}
+
+// runnable reports why a row can't be run, whoever tries.
+func (s *Schedule) runnable(r *row) error {
+	if !s.o.Known(r.Callback) {
+		return fmt.Errorf("%w: %q", ErrCallback, r.Callback)
+	}
+	if r.Kind != Cron {
+		return nil
+	}
+	c, err := parseCron(r.Spec, r.Zone)
+	if err != nil {
+		return err
+	}
+	// It has to match what it is due for, or, if the time zone has changed since, some
+	// time near it. What never does was not written by a registration.
+	if _, ok := c.next(r.Due.AddDate(0, 0, -1)); !ok {
+		return fmt.Errorf("%w: %q does not match any time", ErrCron, r.Spec)
+	}
+	return nil
 }
 
 // Ran is told what a run came to, in the turn that it ended in. It returns what
@@ -176,6 +192,8 @@ func (k *Keeper) Ran(run Run, failed error) ([]Run, error) {
 		switch {
 		case failed == nil:
 			s.succeeded(rows, r, now)
+		case errors.Is(failed, ErrUnrunnable):
+			s.retire(rows, r, failed)
 		case s.o.Platform != nil && s.o.Platform(failed):
 			s.lost(rows, r, now)
 		default:
@@ -220,8 +238,7 @@ func (s *Schedule) advance(rows Rows, r *row, now time.Time) {
 	due, err := r.after(now)
 	switch {
 	case err != nil:
-		b, _ := r.encode()
-		s.setAside(rows, r.ID, b, err)
+		s.retire(rows, r, err)
 	case due.IsZero():
 		s.o.Logger.Info("a schedule has come to its end", "object", s.o.ID.String(), "schedule", r.ID, "spec", r.Spec)
 		s.drop(rows, r.ID)

@@ -2,6 +2,7 @@ package alarm
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -24,7 +25,8 @@ type Rows interface {
 //	Prefix "destroy"    the mark of a condemned object: when it is torn down
 //	Prefix "e/" id      an entry, as JSON
 //	Prefix "p/" id      its payload
-//	Prefix "x/" id      an entry that can't be run, as it was found
+//	Prefix "x/" id      an entry that can't be run, as it was found; its payload stays
+//	Prefix "y/" id      the payload of such an entry whose ID was taken again
 const Prefix = "\x00schedule/"
 
 const (
@@ -33,6 +35,7 @@ const (
 	entryEnd      = Prefix + "e0" // the first key after all entries
 	payloadPrefix = Prefix + "p/"
 	asidePrefix   = Prefix + "x/"
+	movedPrefix   = Prefix + "y/"
 )
 
 // Schedule multiplexes an object's deadlines through its one alarm. There is one
@@ -45,6 +48,7 @@ const (
 type Schedule struct {
 	o       KeeperOptions
 	table   Table
+	aside   map[string]bool // the IDs of what was set aside
 	alive   keepAlives
 	sources sources
 
@@ -70,7 +74,9 @@ func (s *Schedule) AddSource(name string, source Source) { s.sources.add(name, s
 // the last one is released the alarm is derived again.
 func (s *Schedule) KeepAlive() (release func()) { return s.alive.hold(s.o.Released) }
 
-// Get returns a schedule with its payload; false when there is none.
+// Get returns a schedule with its payload; false when there is none. It fails with
+// ErrPayloadGone, and returns the rest, when the payload is not there: such a
+// schedule is set aside when it is due.
 func (s *Schedule) Get(id string) (Entry, bool, error) {
 	rows, err := s.load()
 	if err != nil {
@@ -81,7 +87,10 @@ func (s *Schedule) Get(id string) (Entry, bool, error) {
 		return Entry{}, false, nil
 	}
 	payload, err := s.payload(rows, r)
-	return r.entry(payload), err == nil, err
+	if err != nil {
+		return r.entry(nil), false, &Error{Op: "get", ID: s.o.ID, Err: fmt.Errorf("%q: %w", id, err)}
+	}
+	return r.entry(payload), true, nil
 }
 
 // List returns all schedules, without their payloads, in the order in which they
@@ -106,23 +115,4 @@ func (s *Schedule) Cancel(id string) (bool, error) {
 	}
 	s.drop(rows, id)
 	return true, nil
-}
-
-// SetAside returns the rows that can't be run, by ID, as they were found: they
-// did not decode, name a callback that the object no longer has, or ran the
-// object out of memory again and again. They are kept for whoever wants to know,
-// a thousand of them.
-func (s *Schedule) SetAside() (map[string][]byte, error) {
-	rows, err := s.load()
-	if err != nil {
-		return nil, err
-	}
-	all := map[string][]byte{}
-	for e, err := range rows.List(storage.Range{Prefix: asidePrefix}) {
-		if err != nil {
-			return nil, err
-		}
-		all[e.Key[len(asidePrefix):]] = e.Value
-	}
-	return all, nil
 }
