@@ -36,6 +36,20 @@
 // It is run as `notes serve --plugin notes`, or with a configuration file that
 // names the plugin.
 //
+// # Objects of one's own
+//
+// A program may also host objects of its own classes, with or without MCP servers
+// beside them:
+//
+//	func main() {
+//		kalpa.Register(counters.Serve())
+//		kalpa.Main()
+//	}
+//
+// It is run as `counter serve`, and has its objects at /objects/CLASS/NAME/.
+// Package actor says what objects are; examples/counter, examples/chat and
+// examples/queue are programs to begin with.
+//
 // # The packages
 //
 //	mcp      plugins, sessions, the HTTP front
@@ -52,8 +66,15 @@ import (
 	"github.com/kalpahost/kalpa/cmd"
 )
 
-// Main is the whole program: every command and flag of cmd/kalpa, with the plugins
-// that were registered before. It does not return.
+// Class is a class of objects, made by Define in package actor.
+type Class = cmd.Class
+
+// Register makes classes of objects a part of the host that Main runs. Call it before
+// Main; it panics when a name is taken.
+func Register(classes ...Class) { cmd.Register(classes...) }
+
+// Main is the whole program: every command and flag of cmd/kalpa, with the plugins and
+// the classes that were registered before. It does not return.
 func Main() {
 	os.Exit(cmd.Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

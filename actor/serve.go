@@ -75,3 +75,6 @@ func addressed(u *url.URL) (id storage.ID, below *url.URL, err error) {
 	}
 	return id, &at, nil
 }
+
+// Stub returns a stub for another object of the host; see [Host.Stub].
+func (s *State) Stub(id storage.ID) Stub { return s.inc.h.Stub(id) }

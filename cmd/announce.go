@@ -5,16 +5,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/config"
 )
 
 // announce tells a person what runs where. Scripts may rely on the lines that
-// begin with "kalpa is listening on ": one for each hosted server, with its
-// address as the last word, printed when clients can connect.
+// begin with "kalpa is listening on ": one for each hosted server and each class whose
+// objects are served, with its address as the last word, printed when clients can
+// connect.
 func (h *host) announce(w io.Writer) {
 	type entry struct {
 		Type string `json:"type"`
@@ -25,6 +28,10 @@ func (h *host) announce(w io.Writer) {
 	for _, s := range h.c.Servers {
 		fmt.Fprintf(&out, "kalpa is listening on %s\n", h.url(s.Name))
 		entries[s.Name] = entry{"http", h.url(s.Name)}
+	}
+	objects := "http://" + reachable(h.listener.Addr().(*net.TCPAddr)) + actor.ObjectsPath
+	for _, class := range h.actors.Served() {
+		fmt.Fprintf(&out, "kalpa is listening on %s%s/\n", objects, url.PathEscape(class))
 	}
 	for _, s := range h.c.Servers {
 		what := "plugin " + s.Plugin
@@ -37,6 +44,9 @@ func (h *host) announce(w io.Writer) {
 	if err != nil {
 		data = h.c.Data
 	}
+	for _, class := range registered() {
+		fmt.Fprintf(&out, "  objects   of class %s\n", class.Name())
+	}
 	fmt.Fprintf(&out, "  data      %s (durability %s)\n", data, h.c.Durability)
 	fmt.Fprintf(&out, "  pid       %d\n", os.Getpid())
 	if h.admin != nil {
@@ -47,7 +57,7 @@ func (h *host) announce(w io.Writer) {
 		fmt.Fprintf(&out, "  admin     %s\n", where)
 	}
 	paste, err := json.Marshal(map[string]any{"mcpServers": entries})
-	if err == nil {
+	if err == nil && len(entries) > 0 {
 		fmt.Fprintf(&out, "  client    %s\n", paste)
 	}
 	_, _ = io.WriteString(w, out.String()) // nobody may be reading; the host serves all the same

@@ -18,6 +18,7 @@ import (
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/admin"
 	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/internal/guard"
 	"github.com/kalpahost/kalpa/internal/telemetry"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/front"
@@ -101,8 +102,14 @@ func (h *host) start() (err error) {
 	if h.store, err = pebble.Open(pebble.Options{Dir: c.Data, Durability: durability, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Committer: storage.CommitterOptions{Seams: out.Storage, Kill: kill}}); err != nil {
 		return err
 	}
-	if h.actors, err = actor.NewHost(actor.Options{Store: h.store, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm}); err != nil {
+	if h.actors, err = actor.NewHost(actor.Options{
+		Store: h.store, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm,
+		Web: actor.Web{OriginChecked: true}, // by guard
+	}); err != nil {
 		return err
+	}
+	for _, class := range registered() {
+		class.Register(h.actors)
 	}
 	servers, err := h.servers(filepath.Join(c.Data, "run"))
 	if err != nil {
@@ -128,6 +135,9 @@ func (h *host) start() (err error) {
 		}
 		h.fronts = append(h.fronts, f)
 		mux.Handle(h.path(s.Name), f)
+	}
+	if len(h.actors.Served()) > 0 {
+		mux.Handle(actor.ObjectsPath, guard.Rules{Hosts: c.AllowHosts, Origins: c.AllowOrigins}.Handler(h.actors.Handler()))
 	}
 	mux.HandleFunc("/", h.nothing)
 	if err := h.actors.Start(); err != nil {
@@ -222,11 +232,17 @@ func (h *host) serve(l net.Listener, handler http.Handler) *http.Server {
 
 // nothing answers at paths where no server is.
 func (h *host) nothing(w http.ResponseWriter, _ *http.Request) {
-	where := "the one that is hosted is at /mcp"
-	if !h.c.Single {
-		where = "those that are hosted are at /mcp/NAME"
+	where := "There is no MCP server at this path: the one that is hosted is at /mcp."
+	switch {
+	case len(h.c.Servers) == 0:
+		where = "There is nothing at this path."
+	case !h.c.Single:
+		where = "There is no MCP server at this path: those that are hosted are at /mcp/NAME."
 	}
-	http.Error(w, "There is no MCP server at this path: "+where+".", http.StatusNotFound)
+	if len(h.actors.Served()) > 0 {
+		where += " Objects are at " + actor.ObjectsPath + "CLASS/NAME/."
+	}
+	http.Error(w, where, http.StatusNotFound)
 }
 
 func (h *host) healthz(w http.ResponseWriter, _ *http.Request) {

@@ -35,7 +35,8 @@ func newServe() *cobra.Command {
 		SuggestFor: []string{"run", "start", "host", "up"},
 		Long: `serve hosts MCP servers over Streamable HTTP.
 
-Without arguments: the built-in demo server, at http://` + config.DefaultListen + `/mcp.
+Without arguments: the built-in demo server, at http://` + config.DefaultListen + `/mcp; in a
+program that has objects, nothing but those.
 With a command after --: that MCP server, a process for each session, at /mcp.
 With --config: the servers that a file names, each at /mcp/NAME. The file is YAML or
 JSON, or the file in which an MCP client keeps its mcpServers.
@@ -65,7 +66,7 @@ file is wrong.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := config.Input{Flags: settings.given(), Command: args, Env: env, Plugin: plugin, Plugins: plugins(), Default: demoName, AdminToken: os.Getenv(adminTokenVariable) != ""}
+			in := config.Input{Flags: settings.given(), Command: args, Env: env, Plugin: plugin, Plugins: plugins(), Default: demoName, Objects: len(registered()) > 0, AdminToken: os.Getenv(adminTokenVariable) != ""}
 			if configFile != "" {
 				data, err := os.ReadFile(configFile)
 				if err != nil {

@@ -41,7 +41,7 @@ var rules = []rule{
 		why: "an object host knows nothing of MCP, so that it can host other things",
 	},
 	{
-		of: "mcp", only: []string{"actor", "alarm", "storage", "internal/clock", "internal/run", "internal/seams"},
+		of: "mcp", only: []string{"actor", "alarm", "storage", "internal/clock", "internal/run", "internal/seams", "internal/guard"},
 		why: "sessions are hosted by a program; they must not know which",
 	},
 	{
@@ -49,7 +49,7 @@ var rules = []rule{
 		why: "messages are values: everybody may use them, so they use nobody",
 	},
 	{
-		of: "mcp/front", only: []string{"mcp", "actor", "internal/clock", "internal/run"},
+		of: "mcp/front", only: []string{"mcp", "actor", "internal/clock", "internal/run", "internal/guard"},
 		why: "a front is stateless: what it knows of a session comes through a socket",
 	},
 	{
@@ -77,6 +77,9 @@ var rules = []rule{
 	},
 	{
 		of: "internal/run", only: []string{}, why: "how to wait is handed to everybody, so it uses nobody",
+	},
+	{
+		of: "internal/guard", only: []string{}, why: "who may connect is asked by every listener, whatever is behind it",
 	},
 	{
 		of: "internal/clock", only: []string{}, why: "time is handed to everybody, so it uses nobody",

@@ -80,6 +80,8 @@ type Input struct {
 	// is hosted when nothing else is named.
 	Plugins []string
 	Default string
+	// Objects: the program has objects to host, so that it needs no server.
+	Objects bool
 	// AdminToken: the environment has a token for the admin address.
 	AdminToken bool
 }
@@ -183,7 +185,7 @@ func (c *Config) single(in Input, f *file) (problems Problems) {
 	case in.File != "" && len(c.Servers) > 0 && named != "":
 		problem("--config", "%s names servers, and so does the command line with %s: add that one to the file", in.File, named)
 	case in.File != "" && named == "":
-		if len(c.Servers) == 0 && len(f.problems) == 0 {
+		if len(c.Servers) == 0 && len(f.problems) == 0 && !in.Objects {
 			problems = append(problems, Problem{File: in.File, Text: "names no server to host: add one under servers or mcpServers"})
 		}
 	case len(in.Command) > 0:
@@ -208,6 +210,8 @@ func (c *Config) single(in Input, f *file) (problems Problems) {
 	case in.Plugin != "":
 		c.Single = true
 		c.Servers = []Server{{Name: in.Plugin, Plugin: in.Plugin}}
+	case in.Objects:
+		c.Single = true
 	default:
 		c.Single = true
 		c.Servers = []Server{{Name: in.Default, Plugin: in.Default}}

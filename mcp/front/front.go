@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/kalpahost/kalpa/internal/guard"
 	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
@@ -19,8 +20,9 @@ import (
 
 // Front serves the endpoint of one server. It is safe for concurrent use.
 type Front struct {
-	o      Options
-	tracer trace.Tracer
+	o       Options
+	guarded guard.Rules
+	tracer  trace.Tracer
 	// deadline is how long a POST may owe answers: the session's ceiling and
 	// DeadlineMargin. It is no option, so that the two can't drift apart.
 	deadline time.Duration
@@ -67,7 +69,7 @@ func New(o Options) (*Front, error) {
 		return nil, fmt.Errorf("front: no server is hosted under the name %q", o.Server)
 	}
 	f := &Front{
-		o: o, tracer: o.tracer(), deadline: ceiling + DeadlineMargin, turns: turns{free: o.MaxAttaching}, rest: o.Runner.Signal(), exchanges: map[uint64]*exchange{},
+		o: o, guarded: guard.Rules{Hosts: o.AllowedHosts, Origins: o.AllowedOrigins}, tracer: o.tracer(), deadline: ceiling + DeadlineMargin, turns: turns{free: o.MaxAttaching}, rest: o.Runner.Signal(), exchanges: map[uint64]*exchange{},
 	}
 	if o.MeterProvider != nil {
 		if err := f.instrument(o.MeterProvider); err != nil {
