@@ -126,8 +126,9 @@
 //	            then 30 s more each time, up to 300 s
 //	poison      when it was its own demand that ran the object out of memory, that is a
 //	            strike: 30 s for each, and after three in a row the row is set aside
-//	unreadable  a row that does not decode, or names a callback that the code no longer
-//	            has, is set aside and reported, and the others run
+//	unreadable  a row or a payload that does not decode, a callback that the code no
+//	            longer has, cron that can't be run: set aside with its payload, unrun,
+//	            and reported; the others run
 //
 // What runs again and again does not overlap itself, keeps to its grid or its
 // cron expression however late a run was, and makes one run of all that were

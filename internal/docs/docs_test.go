@@ -20,8 +20,9 @@ var update = flag.Bool("update", false, "rewrite the parts of the documentation 
 const root = "../.."
 
 // A part stands between <!-- name --> and <!-- end -->. The name of a Go file may be
-// followed by the functions that are wanted: <!-- a/b.go: f, main -->.
-var part = regexp.MustCompile(`(?s)<!-- ([\w./-]+(?:: [\w, ]+)?) -->\n(.*?)<!-- end -->`)
+// followed by the functions that are wanted: <!-- a/b.go: f, main -->; or by the
+// comment that ends the one line that is: <!-- a/b.go: // so -->.
+var part = regexp.MustCompile(`(?s)<!-- ([\w./-]+(?:: (?:// )?[\w, ]+)?) -->\n(.*?)<!-- end -->`)
 
 func TestPartsAreWhatTheCodeSays(t *testing.T) {
 	for _, path := range pages(t) {
@@ -98,7 +99,14 @@ func content(name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if some {
+		switch {
+		case strings.HasPrefix(functions, "//"):
+			lines := regexp.MustCompile(`(?m)^.* ` + functions + `\n`).FindAll(code, -1)
+			if len(lines) != 1 {
+				return "", fmt.Errorf("%s has %d lines that end with %q", file, len(lines), functions)
+			}
+			code = bytes.TrimLeft(lines[0], "\t")
+		case some:
 			var wanted [][]byte
 			for function := range strings.SplitSeq(functions, ", ") {
 				found := regexp.MustCompile(`(?ms)(^//[^\n]*\n)*^func ` + function + `\(.*?^}\n`).Find(code)
@@ -128,6 +136,29 @@ func kind(k config.Kind) string {
 		config.Text: "text", config.Duration: "duration", config.Bool: "true or false", config.List: "list of texts", config.Map: "map of texts",
 		config.DurationOrNever: "duration, or 0", config.Count: "whole number", config.Size: "size",
 	}[k]
+}
+
+// What a table is about stands in it once.
+func TestNoTableListsAnythingTwice(t *testing.T) {
+	for _, path := range pages(t) {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for line := range strings.Lines(string(page)) {
+			if !strings.HasPrefix(line, "|") {
+				clear(seen) // another table begins
+				continue
+			}
+			for name := range strings.SplitSeq(strings.Split(line, "|")[1], ",") {
+				if name = strings.TrimSpace(name); strings.HasPrefix(name, "`") && seen[name] {
+					t.Errorf("%s lists %s twice", path, name)
+				}
+				seen[name] = true
+			}
+		}
+	}
 }
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
