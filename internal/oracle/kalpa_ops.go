@@ -287,19 +287,17 @@ func (o *thing) at(text string) (time.Time, error) {
 	return o.l.w.clock.Now().Add(d), err
 }
 
+// ahead says when a time is as worker.mjs does.
 func (o *thing) ahead(at time.Time) string {
-	d := at.Sub(o.l.w.clock.Now())
-	seconds := int64(d.Round(time.Second) / time.Second)
-	if d < 0 {
-		seconds = int64(d / time.Second)
-	}
-	switch {
-	case seconds == 0:
+	switch d := at.Sub(o.l.w.clock.Now()); {
+	case d < -1500*time.Millisecond:
+		return "passed"
+	case d < 1500*time.Millisecond:
 		return "now"
-	case seconds > 0:
-		return fmt.Sprintf("+%ds", seconds)
+	case d < 2*time.Minute:
+		return fmt.Sprintf("+%ds", d.Round(time.Second)/time.Second)
 	default:
-		return fmt.Sprintf("%ds", seconds)
+		return fmt.Sprintf("+%dm", d.Round(time.Minute)/time.Minute)
 	}
 }
 

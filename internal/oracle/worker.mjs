@@ -300,12 +300,12 @@ function time(text) {
   return Date.now() + Number(n) * unit[u];
 }
 
-// ahead says when a time is, to the second, in a way that two runs have in common:
-// a retry's jitter is less than a second.
+// ahead says when a time is in a way that two runs have in common, also where one
+// of them is slow.
 const ahead = (at) => {
-  const exact = (at - Date.now()) / 1000;
-  const seconds = exact < 0 ? Math.ceil(exact) : Math.round(exact);
-  return seconds == 0 ? "now" : `${seconds > 0 ? "+" : ""}${seconds}s`;
+  const seconds = (at - Date.now()) / 1000;
+  if (seconds < -1.5) return "passed";
+  return seconds < 1.5 ? "now" : seconds < 120 ? `+${Math.round(seconds)}s` : `+${Math.round(seconds / 60)}m`;
 };
 
 const cut = (text) => {
