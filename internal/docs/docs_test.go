@@ -101,7 +101,7 @@ func content(name string) (string, error) {
 		}
 		switch {
 		case strings.HasPrefix(functions, "//"):
-			lines := regexp.MustCompile(`(?m)^.* ` + functions + `\n`).FindAll(code, -1)
+			lines := regexp.MustCompile(`(?m)^.* `+functions+`\n`).FindAll(code, -1)
 			if len(lines) != 1 {
 				return "", fmt.Errorf("%s has %d lines that end with %q", file, len(lines), functions)
 			}

@@ -121,6 +121,17 @@ func (s *Service) ended() {
 
 // NewService registers the session class on a host. Call it before Host.Start.
 func NewService(h *actor.Host, o Options) (*Service, error) {
+	s, err := newService(h, o)
+	if err == nil {
+		h.Register(Class, s.machine)
+	}
+	return s, err
+}
+
+// machine is a session.
+func (s *Service) machine() actor.Machine { return &object{svc: s} }
+
+func newService(h *actor.Host, o Options) (*Service, error) {
 	s := &Service{host: h, log: o.Logger, servers: map[string]*Server{}, closeTimeout: o.CloseTimeout, rest: h.Runner().Signal(), seams: o.Seams, current: map[string]*resident{}}
 	if s.log == nil {
 		s.log = h.Logger()
@@ -147,7 +158,6 @@ func NewService(h *actor.Host, o Options) (*Service, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	h.Register(Class, func() actor.Machine { return &object{svc: s} })
 	return s, nil
 }
 

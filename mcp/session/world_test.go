@@ -16,6 +16,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/internal/clock"
+	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
@@ -103,6 +105,9 @@ type world struct {
 	serverTuned func(*session.Server)
 	tracing     trace.TracerProvider
 	metering    metric.MeterProvider
+	clock       clock.Clock // nil: the real one
+	seams       seams.Seams
+	around      func(actor.Machine) actor.Machine // each session's; nil: nothing
 }
 
 func newWorld(t *testing.T, tune func(*session.Server)) *world {
@@ -119,7 +124,7 @@ func (w *world) begin(t *testing.T) *world {
 
 // boot starts a host on the world's store.
 func (w *world) boot() {
-	h, err := actor.NewHost(actor.Options{Store: w.store, Logger: slog.New(slog.DiscardHandler), EvictAfter: time.Hour})
+	h, err := actor.NewHost(actor.Options{Store: w.store, Clock: w.clock, Logger: slog.New(slog.DiscardHandler), EvictAfter: time.Hour, Seams: w.seams.Alarm})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -127,7 +132,13 @@ func (w *world) boot() {
 	if w.serverTuned != nil {
 		w.serverTuned(&srv)
 	}
-	if w.svc, err = session.NewService(h, session.Options{Servers: []session.Server{srv}, TracerProvider: w.tracing, MeterProvider: w.metering}); err != nil {
+	o := session.Options{Servers: []session.Server{srv}, TracerProvider: w.tracing, MeterProvider: w.metering, Seams: w.seams.Session}
+	if w.around == nil {
+		w.svc, err = session.NewService(h, o)
+	} else {
+		w.svc, err = session.NewServiceWith(h, o, w.around)
+	}
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	if err := h.Start(); err != nil {
