@@ -289,6 +289,25 @@ func TestNoByteLeavesBeforeTheWritesItRestsOn(t *testing.T) {
 	}
 }
 
+func TestAFlushInATransactionCommitsNothing(t *testing.T) {
+	w := newWeb(t, actor.Options{}, pages{serve: func(s *actor.State, w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			v, _ := s.Get("a")
+			w.Write(v)
+			return
+		}
+		s.Transaction(r.Context(), func(context.Context) error {
+			s.Put("a", []byte("1"))
+			w.(http.Flusher).Flush()
+			return actor.ErrRollback
+		})
+	}})
+	w.do(http.MethodGet, "a/transaction", "")
+	if _, got := w.do(http.MethodGet, "a/", ""); got != "" {
+		t.Errorf("a transaction that was rolled back has written %q", got)
+	}
+}
+
 func TestAResponseStreams(t *testing.T) {
 	next := make(chan struct{})
 	w := newWeb(t, actor.Options{}, pages{serve: func(s *actor.State, w http.ResponseWriter, r *http.Request) {
