@@ -43,6 +43,12 @@ func (w *wanted) earliest() (at time.Time) {
 	return at
 }
 
+func (w *wanted) release() {
+	if w.held = max(0, w.held-1); w.held == 0 {
+		w.beat = time.Time{}
+	}
+}
+
 // fire is what an alarm at now leaves.
 func (w *wanted) fire(now time.Time) {
 	maps.DeleteFunc(w.once, func(_ string, t time.Time) bool { return !t.After(now) })
@@ -112,7 +118,7 @@ func TestAlarmIsAlwaysTheEarliestI7(t *testing.T) {
 			p.alarmIs(w.earliest())
 		}
 		lost := func() { // with the incarnation
-			w.held, w.beat = 0, time.Time{}
+			w.held, w.beat, p.holds = 0, time.Time{}, nil
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"schedule once": func(t *rapid.T) {
@@ -167,9 +173,12 @@ func TestAlarmIsAlwaysTheEarliestI7(t *testing.T) {
 			},
 			"release": func(*rapid.T) {
 				ask(p, p.release, 0)
-				if w.held = max(0, w.held-1); w.held == 0 {
-					w.beat = time.Time{}
-				}
+				w.release()
+			},
+			"release outside of a turn": func(*rapid.T) {
+				p.letGo()
+				w.release()
+				p.alarmIs(w.earliest()) // before a turn of something else derives it
 			},
 			"let time pass": func(t *rapid.T) {
 				end := now().Add(delays.Draw(t, "time"))

@@ -25,7 +25,6 @@ import (
 type planner struct {
 	state    *actor.State
 	deadline time.Time
-	releases []func()
 }
 
 // plan is what a planner is asked to schedule.
@@ -42,6 +41,22 @@ type ran struct {
 	outcome func(job string, n int) error // of the nth run of a job
 	count   map[string]int
 	await   map[string]chan struct{} // a job that awaits until this is closed
+	holds   []func()                 // the releases of the keep-alives that are held
+}
+
+// letGo releases the keep-alive that is held for longest, and reports whether there
+// was one. It does so where it is called: in a turn of the object's, or outside.
+func (r *ran) letGo() bool {
+	r.mu.Lock()
+	if len(r.holds) == 0 {
+		r.mu.Unlock()
+		return false
+	}
+	release := r.holds[0]
+	r.holds = r.holds[1:]
+	r.mu.Unlock()
+	release()
+	return true
 }
 
 func (r *ran) note(s string) {
@@ -73,7 +88,7 @@ type planners struct {
 	cancel  actor.Call[string, bool]
 	idle    actor.Call[time.Duration, int] // sets the deadline; negative: none
 	hold    actor.Call[int, int]
-	release actor.Call[int, int]
+	release actor.Call[int, bool]
 	list    actor.Call[int, []alarm.Entry]
 	try     actor.Call[string, string] // does something and returns its error
 }
@@ -163,17 +178,13 @@ func newPlanners() *planners {
 		return o.state.Schedule().List()
 	})
 	p.hold = actor.Method(p.class, "hold", func(o *planner, _ context.Context, _ int) (int, error) {
-		o.releases = append(o.releases, o.state.Schedule().KeepAlive())
-		return len(o.releases), nil
+		release := o.state.Schedule().KeepAlive()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.holds = append(p.holds, release)
+		return len(p.holds), nil
 	})
-	p.release = actor.Method(p.class, "release", func(o *planner, _ context.Context, _ int) (int, error) {
-		if len(o.releases) > 0 {
-			release := o.releases[0]
-			o.releases = o.releases[1:]
-			release()
-		}
-		return len(o.releases), nil
-	})
+	p.release = actor.Method(p.class, "release", func(*planner, context.Context, int) (bool, error) { return p.letGo(), nil })
 	p.idle = actor.Method(p.class, "idle", func(o *planner, _ context.Context, d time.Duration) (int, error) {
 		return 0, o.setDeadline(morningPlus(o.state, d))
 	})

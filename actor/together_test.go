@@ -39,9 +39,10 @@ func TestCronAndAnIdleDeadlineShareAnObject(t *testing.T) {
 			if !idle.IsZero() && idle.Before(due) {
 				due = idle
 			}
-			// The client comes back: that holds a keep-alive for a moment, and moves nothing.
+			// The client comes back: that holds a keep-alive for a moment, and moves nothing
+			// when it is released, outside of any turn.
 			ask(p, p.hold, 0)
-			ask(p, p.release, 0)
+			p.letGo()
 			p.alarmIs(due)
 			if resident() != !idle.IsZero() {
 				t.Fatalf("at %v resident is %t, and the idle deadline %v", next, resident(), idle)
