@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -171,10 +172,19 @@ func history(t *testing.T, seed uint64, verbs []string, l *lived) []porcupine.Op
 	now := func() int64 { return time.Since(begun).Nanoseconds() }
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { // whoever hangs is told from the stacks
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			stacks := make([]byte, 4<<20)
+			t.Logf("KALPA_SEED=%d hangs:\n%s", seed, stacks[:runtime.Stack(stacks, true)])
+		}
+	})()
 	id := func(i int) storage.ID { return cells.ID(fmt.Sprint("cell", i)) }
 
 	var clients, weather sync.WaitGroup
+	var calm atomic.Bool // nothing breaks any more, but time goes on
 	over := make(chan struct{})
+	defer weather.Wait()
+	defer close(over)
 	weather.Go(func() { // the clock goes on, so that what rests is evicted; and things break
 		for {
 			select {
@@ -183,6 +193,9 @@ func history(t *testing.T, seed uint64, verbs []string, l *lived) []porcupine.Op
 			case <-time.After(200 * time.Microsecond):
 			}
 			c.Advance(100 * time.Millisecond)
+			if calm.Load() {
+				continue
+			}
 			switch victim := random.IntN(8 * historyObjects); {
 			case victim < historyObjects:
 				e := h.Reset(id(victim), actor.CPULimit, nil)
@@ -194,7 +207,10 @@ func history(t *testing.T, seed uint64, verbs []string, l *lived) []porcupine.Op
 				l.resets.Add(int64(n))
 			}
 			for i := range historyObjects {
-				epochs[fmt.Sprint(i, h.Epoch(id(i)))] = true
+				if e := fmt.Sprint(i, h.Epoch(id(i))); !epochs[e] {
+					epochs[e] = true
+					l.epochs.Add(1)
+				}
 			}
 		}
 	})
@@ -226,9 +242,7 @@ func history(t *testing.T, seed uint64, verbs []string, l *lived) []porcupine.Op
 		})
 	}
 	clients.Wait()
-	close(over)
-	weather.Wait()
-	l.epochs.Add(int64(len(epochs)))
+	calm.Store(true)
 	// What is stored in the end is the last thing that is seen.
 	for _, armed := range h.Chaos().Armed() {
 		h.Chaos().Disarm(armed.Number)
