@@ -88,26 +88,56 @@ func TestConfirmedFlushOutlivesAFailedRead(t *testing.T) {
 	}
 }
 
-// An initialize that is lost says why, although its session ends with it.
-func TestLostInitializeIsToldWithItsReason(t *testing.T) {
-	w := newWorld(t, nil)
-	c := &client{w, session.NewID()}
-	if _, err := w.host.Chaos().Arm(actor.Strike{Point: actor.AfterDelivery, Cause: actor.CPULimit}); err != nil {
-		t.Fatal(err)
-	}
+// lostInitialize is a client whose initialize is lost while the server is at work on
+// it.
+func lostInitialize(t *testing.T) (*client, *session.Post, *link) {
+	t.Helper()
+	p := newPuppets(t, "", nil)
+	p.deaf = true
+	c := &client{p.world, session.NewID()}
 	m, err := wire.Parse([]byte(initialize))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &session.Post{Socket: session.NewSocket(0), Caller: caller, Stream: session.NewStream(), Create: true, Messages: []wire.Message{m}}
-	l := c.send(p, p.Socket)
-	if l.wait(); l.end.Kind != session.Broken {
-		t.Fatalf("ended %+v", l.end)
+	post := &session.Post{Socket: session.NewSocket(0), Caller: caller, Stream: session.NewStream(), Create: true, Messages: []wire.Message{m}}
+	l := c.send(post, post.Socket)
+	p.nth(1).hears(`"clientInfo"`)
+	p.host.Reset(c.object(), actor.CPULimit, nil)
+	if l.wait(); l.end.Kind != session.Broken || len(l.frames) != 1 {
+		t.Fatalf("ended %+v, after %d frames", l.end, len(l.frames))
 	}
-	a := &session.Attach{Socket: session.NewSocket(0), Post: *p}
+	return c, post, l
+}
+
+// An initialize that is lost says why, although its session ends with it.
+func TestLostInitializeIsToldWithItsReason(t *testing.T) {
+	c, post, _ := lostInitialize(t)
+	a := &session.Attach{Socket: session.NewSocket(0), Post: *post}
 	again := c.send(a, a.Socket).wait()
 	if got := again.text(); !strings.Contains(got, `"code":-32010`) || !strings.Contains(got, `"reason":"cpu_limit"`) {
 		t.Errorf("got %s, opening %+v", got, again.opening)
+	}
+}
+
+// So it does to a client that has lost its front as well and comes back with the event
+// that it holds of that stream, and to nobody else.
+func TestLostInitializeIsToldToAClientThatComesBack(t *testing.T) {
+	c, _, l := lostInitialize(t)
+	other := caller
+	other.Principal.Subject = "somebody else"
+	for _, who := range []session.Caller{other, caller} {
+		want, told := "", who == caller
+		if told {
+			want = `"reason":"cpu_limit"`
+		}
+		g := &session.Get{Socket: session.NewSocket(0), Caller: who, Stream: session.NewStream(), After: l.frames[0].ID}
+		got := c.send(g, g.Socket).wait()
+		if refused := got.opening.Refusal != nil; refused == told || !strings.Contains(got.text(), want) {
+			t.Errorf("%q got %q, opening %+v", who.Principal.Subject, got.text(), got.opening)
+		}
+	}
+	if l := c.get("").wait(); l.opening.Refusal == nil || l.opening.Refusal.Status != 404 {
+		t.Errorf("another GET is opened %+v", l.opening)
 	}
 }
 

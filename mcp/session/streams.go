@@ -178,7 +178,11 @@ func (s *state) supersede(st *stream, o *out) {
 // onGet opens a stream, or resumes one.
 func (s *state) onGet(g *Get, now time.Time, o *out) {
 	if r := s.check(g.Caller, ""); r != nil {
-		refuse(g.Socket, r, o)
+		if st, after := s.left(g); st != nil {
+			s.attach(st, g.Socket, after, now, o)
+		} else {
+			refuse(g.Socket, r, o)
+		}
 		return
 	}
 	if g.After != "" {
@@ -212,6 +216,20 @@ func (s *state) onGet(g *Get, now time.Time, o *out) {
 		s.openGet(g, now, o)
 	}
 	s.unheard(g.Socket, now, o)
+}
+
+// left is the stream of a session that has ended that a client of it comes back to, if
+// an answer is left on it that the client does not have: such as that its initialize
+// was lost.
+func (s *state) left(g *Get) (*stream, EventID) {
+	after, err := ParseEventID(g.After)
+	if err != nil || s.meta == nil || !s.meta.Ended || s.meta.Server != g.Caller.Server || s.meta.Principal.Subject != g.Caller.Principal.Subject {
+		return nil, after
+	}
+	if st := s.streams[after.Stream]; st != nil && st.post && !IsTold(g.After) && after.Less(st.last) {
+		return st, after
+	}
+	return nil, after
 }
 
 // told discharges what a front has answered as its last resort: the client knows,
