@@ -76,6 +76,14 @@
 // derived as each turn ends, and can't be set: package alarm says from what. A
 // keep-alive, and a run in progress, keep an object from being evicted.
 //
+// # HTTP and WebSockets
+//
+// An object whose *T is an http.Handler serves requests: see [Stub.ServeHTTP], and
+// [Host.Handler] for the addresses of those whose class asks for it. It may accept
+// WebSockets ([State.AcceptWebSocket]), which the host holds: they outlive its eviction,
+// and a message makes the next incarnation. What leaves, body and frames, waits in the
+// output gate. [Web] has the bounds.
+//
 // # Underneath
 //
 // Each incarnation is an actor of protoactor-go, spawned as a child of its
