@@ -137,6 +137,7 @@ func (s *simulation) prepare() (err error) {
 		if s.plan, err = readPlan(s.planFile); err != nil {
 			return wrong("docs/simulation.md says how plans are written", "%s: %w", s.planFile, err)
 		}
+		s.plan.Profile = cmp.Or(s.plan.Profile, "by-hand")
 		s.first, s.last, s.profile = s.plan.Seed, s.plan.Seed, s.plan.Profile
 		return nil
 	case s.seeds != "":

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -34,7 +35,8 @@ type Disk struct {
 	// SameBoot: the boot number does not grow. Likewise.
 	SameBoot bool
 
-	syncs, lost int // groups that became durable, and that a crash took back
+	seams       seams.Storage // taken out of the committer
+	syncs, lost int           // groups that became durable, and that a crash took back
 }
 
 // NewDisk returns an empty disk.
@@ -48,8 +50,8 @@ func NewDisk(s *Scheduler) *Disk {
 // real one. It is called in an event of the process.
 func (d *Disk) Open(p *Process) (storage.Store, error) {
 	c, err := storage.NewCommitter(diskBackend{d, p}, storage.CommitterOptions{
-		Runner: p,
-		Fatal:  func(error) { p.Kill() }, // what was being written is in doubt: the next start finds out
+		Runner: p, Seams: d.seams,
+		Fatal: func(error) { p.Kill() }, // what was being written is in doubt: the next start finds out
 	})
 	if err != nil {
 		return nil, err

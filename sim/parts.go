@@ -21,7 +21,7 @@ func parts() []*Broken {
 		if err != nil {
 			panic(err) // it is one of the names
 		}
-		all = append(all, &Broken{Name: name, World: func(w *World) { w.seams = taken }})
+		all = append(all, &Broken{Name: name, World: func(w *World) { w.seams, w.disk.seams = taken, taken.Storage }})
 	}
 	return all
 }
