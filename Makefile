@@ -46,7 +46,7 @@ e2e: ## run the end-to-end tests with real clients and servers (needs Node)
 	$(GO) test -count=1 -timeout 9m -v ./e2e/...
 
 # The tests that make chaos runs at full length, by name.
-CHAOS = Guaranteed|HearsNothing|Storm$$
+CHAOS = Guaranteed|HearsNothing|Storm$$|CommitBoundary
 
 .PHONY: chaos
 chaos: ## reset sessions at every point for every cause, and storms, on the real program (needs Node)

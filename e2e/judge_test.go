@@ -142,7 +142,7 @@ func follows(before, e session.EventID) bool {
 // call checks that a request is answered, and once.
 func (j *judgement) call(c *attempt, got []sighting, a account) {
 	switch {
-	case len(got) == 0 && c.post.fate == accepted:
+	case len(got) == 0 && c.post.fate == accepted && !c.post.lost():
 		j.fault("%s (%s) was accepted, and is not answered", c.id, c.tool)
 		return
 	case len(got) == 0 && a.stored[c.id] > 0:

@@ -28,6 +28,7 @@ type resumer struct {
 	byID  map[string]*attempt
 	seen  []sighting
 	bad   []string
+	ended bool // the session
 }
 
 // pause is how long a resumer waits before it comes back to a stream.
@@ -49,8 +50,15 @@ type post struct {
 	attempts []*attempt
 	begun    time.Time
 	fate     fate
-	stream   string // as far as the client knows it
-	broke    bool   // its body has ended without all answers
+	stream   string    // as far as the client knows it
+	broke    bool      // its body has ended without all answers
+	left     time.Time // when the client stopped reading
+}
+
+// lost: nobody can tell whether it was accepted, or it is an initialize of which the
+// client has no event: it can't come back to that, and has no other stream yet.
+func (p *post) lost() bool {
+	return p.fate == unsure || p.broke && p.stream == "" && p.attempts[0].tool == ""
 }
 
 // fate is what a client knows of a request's acceptance.
@@ -140,6 +148,7 @@ func (r *resumer) post(body string, attempts ...*attempt) {
 		case errors.Is(err, syscall.ECONNREFUSED) && r.sleep():
 			continue // nobody has seen it
 		case err != nil:
+			r.set(p, unsure)
 		case x.status == http.StatusServiceUnavailable:
 			r.set(p, refused)
 			x.close()
@@ -157,7 +166,18 @@ func (r *resumer) post(body string, attempts ...*attempt) {
 func (r *resumer) set(p *post, f fate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.fate = f
+	p.fate, p.left = f, time.Now()
+}
+
+// gone is when the connection of an attempt's POST broke, if the client has nothing to
+// come back with.
+func (r *resumer) gone(a *attempt) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.post.lost() {
+		return a.post.left
+	}
+	return time.Time{}
 }
 
 // fate is what the client knows of an attempt's.
@@ -192,14 +212,14 @@ func (r *resumer) sleep() bool {
 func (r *resumer) follow(x *exchange, p *post) {
 	last, done := r.read(x, onPost, p)
 	r.mu.Lock()
-	p.broke = !p.answered()
+	p.broke, p.left = !p.answered(), time.Now()
 	r.mu.Unlock()
 	for comesBack := last != ""; comesBack && !done; {
 		where := onResumed
 		if last == "" {
 			where = onGet
 		}
-		x := r.get(last)
+		x := r.get(last, p)
 		if x == nil || x.status == http.StatusNoContent {
 			return
 		}
@@ -211,7 +231,7 @@ func (r *resumer) follow(x *exchange, p *post) {
 func (r *resumer) listen() {
 	r.running.Go(func() {
 		for last := ""; ; {
-			x := r.get(last)
+			x := r.get(last, nil)
 			switch {
 			case x == nil:
 				return
@@ -227,8 +247,10 @@ func (r *resumer) listen() {
 	})
 }
 
-// get opens or resumes a stream, after a while. It is nil when the resumer has ended.
-func (r *resumer) get(after string) *exchange {
+// get opens or resumes a stream, after a while. It is nil when the resumer has ended, or
+// when the stream of a POST is not found of which all has been answered: an initialize
+// that was lost has ended its session.
+func (r *resumer) get(after string, p *post) *exchange {
 	for r.sleep() {
 		x, err := r.c.tryIn(r.ctx, http.MethodGet, "", map[string]string{"Last-Event-ID": after})
 		switch {
@@ -236,7 +258,10 @@ func (r *resumer) get(after string) *exchange {
 			continue
 		case x.status == http.StatusOK, x.status == http.StatusNoContent && after != "":
 			return x
-		case x.status != http.StatusServiceUnavailable:
+		case x.status == http.StatusNotFound && p != nil && p.answered():
+			x.close()
+			return nil
+		case x.status != http.StatusServiceUnavailable && !(x.status == http.StatusNotFound && r.isOver()):
 			r.fault("GET after %q: status %d", after, x.status)
 		}
 		x.close()
@@ -288,6 +313,19 @@ func (r *resumer) fault(format string, a ...any) {
 	if r.ctx.Err() == nil {
 		r.bad = append(r.bad, fmt.Sprintf(format, a...))
 	}
+}
+
+// over says that the session is about to end: it may not be found any more.
+func (r *resumer) over() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+}
+
+func (r *resumer) isOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
 }
 
 // account is what a judge gets.
