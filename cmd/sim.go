@@ -330,7 +330,7 @@ func (s *simulation) runShrink(ctx context.Context) error {
 		tried++
 		bar.set(tried, 0, fmt.Sprintf("shrinking: %d faults, %d clients", len(p.Faults), len(p.Clients)))
 		r, err := sim.Run(p, o)
-		return ctx.Err() == nil && err == nil && r.Violation != nil && r.Violation.Invariant == first.Violation.Invariant
+		return ctx.Err() == nil && err == nil && failsAlike(r, first)
 	})
 	bar.clear()
 	s.plan, s.planFile = small, s.writePlan
@@ -348,6 +348,12 @@ func (s *simulation) runShrink(ctx context.Context) error {
 	}
 	s.shrink = false
 	return s.run(ctx)
+}
+
+// failsAlike: what does not hold in one run does not in the other. Else a plan would
+// shrink to another defect.
+func failsAlike(r, first *sim.Result) bool {
+	return r.Violation != nil && r.Violation.Invariant == first.Violation.Invariant
 }
 
 func sizeOf(p *sim.Plan) string {

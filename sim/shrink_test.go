@@ -89,11 +89,11 @@ func TestAFaultMeansTheSameClientWhenOthersGo(t *testing.T) {
 		p.Clients = append(p.Clients, ClientPlan{Name: name})
 	}
 	p.Faults = []Fault{{Kind: "reset-session", N: 11}, {Kind: "reset-session", N: 0}, {Kind: "strike", N: 3}}
-	p.dropClients(1, 3)
-	if c := p.Clients[p.Faults[0].N%2].Name; c != "d" {
+	p.dropClients(1, 2)
+	if c := p.Clients[p.Faults[0].N%3].Name; c != "d" {
 		t.Errorf("the fault of d is one of %s", c)
 	}
-	if c := p.Clients[p.Faults[1].N%2].Name; c != "a" {
+	if c := p.Clients[p.Faults[1].N%3].Name; c != "a" {
 		t.Errorf("the fault of a is one of %s", c)
 	}
 	if p.Faults[2].N != 3 {

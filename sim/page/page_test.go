@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ func run(t *testing.T, profile string, o sim.Options) *sim.Result {
 type picture struct {
 	classes map[string]int
 	text    string
+	highest float64 // place of an area
 	data    page.Data
 }
 
@@ -49,7 +51,7 @@ func read(t *testing.T, html string) map[string]picture {
 		if title == nil || from < 0 {
 			continue
 		}
-		p := picture{classes: map[string]int{}}
+		p := picture{classes: map[string]int{}, highest: 1e9}
 		d := xml.NewDecoder(strings.NewReader(section[from : to+6]))
 		for {
 			token, err := d.Token()
@@ -61,6 +63,15 @@ func read(t *testing.T, html string) map[string]picture {
 			}
 			switch token := token.(type) {
 			case xml.StartElement:
+				if len(token.Attr) > 1 && strings.HasPrefix(token.Attr[0].Value, "area ") {
+					for _, m := range regexp.MustCompile(`V([0-9.]+)`).FindAllStringSubmatch(token.Attr[1].Value, -1) {
+						y, err := strconv.ParseFloat(m[1], 64)
+						if err != nil {
+							t.Error(err)
+						}
+						p.highest = min(p.highest, y)
+					}
+				}
 				for _, a := range token.Attr {
 					switch a.Name.Local {
 					case "class":
@@ -214,6 +225,8 @@ func TestOddRunsAreDrawn(t *testing.T) {
 		if name == "many" {
 			if p := pictures["Resident runtimes"]; len(p.data.Names) != 6 || p.data.Names[5] != "isolates 5 to 63" || p.data.Values[5][0] != 59 {
 				t.Errorf("64 isolates: %v", p.data.Names)
+			} else if p.highest != 138 { // 64 of 80, in a plot from 314 to 94
+				t.Errorf("64 runtimes, one upon the other, are drawn up to %v", p.highest)
 			}
 			if life := pictures["The life of one request"]; !strings.Contains(life.text, "140 more") || life.classes["arrow"] != 60 {
 				t.Errorf("200 moments: %v", life.classes)
