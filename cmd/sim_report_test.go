@@ -58,7 +58,9 @@ func TestTheReportOfASimulation(t *testing.T) {
 }
 
 func TestAPlanShrinksToTheSameDefect(t *testing.T) {
-	of := func(invariant string) *sim.Result { return &sim.Result{Violation: &sim.Violation{Invariant: invariant}} }
+	of := func(invariant string) *sim.Result {
+		return &sim.Result{Violation: &sim.Violation{Invariant: invariant}}
+	}
 	if !failsAlike(of("I7"), of("I7")) || failsAlike(of("I1"), of("I7")) || failsAlike(&sim.Result{}, of("I7")) {
 		t.Error("another defect is taken for it, or the same is not")
 	}

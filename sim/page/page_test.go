@@ -64,7 +64,7 @@ func read(t *testing.T, html string) map[string]picture {
 			switch token := token.(type) {
 			case xml.StartElement:
 				if len(token.Attr) > 1 && strings.HasPrefix(token.Attr[0].Value, "area ") {
-					for _, m := range regexp.MustCompile(`V([0-9.]+)`).FindAllStringSubmatch(token.Attr[1].Value, -1) {
+					for _, m := range regexp.MustCompile(`(?:V|M[0-9.]+ )([0-9.]+)`).FindAllStringSubmatch(token.Attr[1].Value, -1) {
 						y, err := strconv.ParseFloat(m[1], 64)
 						if err != nil {
 							t.Error(err)
