@@ -117,8 +117,8 @@ type Strike struct {
 	Hold time.Duration
 }
 
-// MaxHold bounds Strike.Hold.
-const MaxHold = time.Minute
+// MaxHold bounds Strike.Hold: longer, and the watchdog would come first.
+const MaxHold = 25 * time.Second
 
 // Moment is an object's coming to a point.
 type Moment struct {
@@ -255,18 +255,25 @@ func (s *Strike) wants(m Moment, h *Host) bool {
 }
 
 func (c *Chaos) strike(m Moment, s *Strike) {
-	switch inc := c.h.dir.incarnation(m.ID); {
+	inc := c.h.dir.incarnation(m.ID)
+	// Who was reset while it was held is not struck any more, nor is who came after it.
+	still := func() {
+		if c.h.dir.incarnation(m.ID) == inc {
+			c.hit(m, s)
+		}
+	}
+	switch {
 	case s.Hold == 0:
 		c.hit(m, s)
-	case (m.Point == BeforeCommit || m.Point == BeforeFlush) || inc == nil:
+	case m.Point == BeforeCommit || m.Point == BeforeFlush || inc == nil:
 		// On a goroutine that nobody else waits for.
-		over := make(chan struct{})
-		c.h.o.Clock.AfterFunc(s.Hold, func() { close(over) })
-		<-over
-		c.hit(m, s)
+		over := c.h.o.Runner.Signal()
+		c.h.o.Clock.AfterFunc(s.Hold, over.Set)
+		over.Wait()
+		still()
 	default:
 		inc.gate.freeze()
-		c.h.o.Clock.AfterFunc(s.Hold, func() { c.hit(m, s) })
+		c.h.o.Clock.AfterFunc(s.Hold, still)
 	}
 }
 

@@ -249,3 +249,24 @@ func TestNamesOfCausesPointsAndScopes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestHeldObjectThatIsResetIsNotStruckAfterwards(t *testing.T) {
+	h := start(t, actor.Options{})
+	do(t, h, "a", incr, 0)
+	const hold = 300 * time.Millisecond
+	arm(t, h, actor.Strike{Point: actor.AfterCommit, Cause: actor.CPULimit, Hold: hold})
+	got := make(chan actor.Cause, 1)
+	go func() { got <- struck(t, h, "a") }()
+	for deadline := time.Now().Add(5 * time.Second); len(h.Chaos().Armed()) > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	h.Reset(id("a"), actor.MemoryLimit, nil)
+	if c := <-got; c != actor.MemoryLimit {
+		t.Errorf("the call was lost to %v", c)
+	}
+	epoch := do(t, h, "a", epochNow, 0)
+	time.Sleep(2 * hold)
+	if now := do(t, h, "a", epochNow, 0); now != epoch {
+		t.Errorf("the next incarnation was struck in its place: epoch %d after %d", now, epoch)
+	}
+}

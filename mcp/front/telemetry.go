@@ -193,16 +193,22 @@ func (f *Front) instrument(p metric.MeterProvider) error {
 		{"kalpa.mcp.front.parked", "{stream}", "Streams ended for the client to resume.", false, func(s Stats) int64 { return s.Parked }},
 		{"kalpa.mcp.front.repeated", "{answer}", "Second answers to one request, withheld: a defect.", false, func(s Stats) int64 { return s.Repeated }},
 	} {
-		read := func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(g.value(f.Stats()), server)
-			return nil
-		}
+		var o metric.Int64Observable
 		var err error
 		if g.gauge {
-			_, err = m.Int64ObservableUpDownCounter(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.about), metric.WithInt64Callback(read))
+			o, err = m.Int64ObservableUpDownCounter(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.about))
 		} else {
-			_, err = m.Int64ObservableCounter(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.about), metric.WithInt64Callback(read))
+			o, err = m.Int64ObservableCounter(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.about))
 		}
+		if err != nil {
+			return err
+		}
+		// Fronts share the instruments: a callback that came along with one would be
+		// that of the first front alone.
+		_, err = m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+			to.ObserveInt64(o, g.value(f.Stats()), server)
+			return nil
+		}, o)
 		if err != nil {
 			return err
 		}

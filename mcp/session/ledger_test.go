@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
@@ -340,6 +341,21 @@ func TestDischargeSucceedsOnceRuleC(t *testing.T) {
 					t.Errorf("the second puts %q and is counted %d times", b.out.puts, len(b.out.settled))
 				}
 			})
+		}
+	}
+}
+
+// A strike that waits for a tool finds it also behind others in a batch.
+func TestEveryRequestOfABatchComesToThePoints(t *testing.T) {
+	b := newBench(t)
+	b.meta.Version = batching
+	b.do(&Post{Socket: NewSocket(0), Caller: Caller{Server: "model"}, Stream: "b", Batch: true, Messages: []wire.Message{
+		mustParse([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)),
+		mustParse([]byte(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}`)),
+	}})
+	for _, p := range []actor.Point{actor.BeforeCommit, actor.AfterCommit, actor.AfterDelivery} {
+		if b.has(func(e effect) bool { r, is := e.(reached); return is && r.point == p && r.row.Tool == "x" }) < 0 {
+			t.Errorf("the call of the batch does not come to %v", p)
 		}
 	}
 }

@@ -198,7 +198,7 @@ func (obj *object) trim(t *actor.Turn, tr trim) error {
 // tidyAfter is how long a confirmed flush may be known in memory only: what a
 // process that is killed within it may tell again. Sessions that go on write it
 // earlier, along with something else.
-const tidyAfter = 250 * time.Millisecond
+const tidyAfter = 100 * time.Millisecond
 
 // queue puts an effect behind the output gate.
 func (obj *object) queue(t *actor.Turn, e effect) {

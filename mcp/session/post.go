@@ -67,8 +67,11 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 		s.live = append(s.live, r)
 		s.liveBytes += r.size
 	}
-	o.do(reached{actor.BeforeCommit, st.owes[0]})
-	o.do(reached{actor.AfterCommit, st.owes[0]})
+	for _, p := range [...]actor.Point{actor.BeforeCommit, actor.AfterCommit} {
+		for _, r := range st.owes {
+			o.do(reached{p, r})
+		}
+	}
 	o.do(openSocket{p.Socket, Opening{Streaming: true}})
 	if st.prime {
 		s.prime(st, o)
