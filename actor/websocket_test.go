@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -530,6 +531,34 @@ func TestWhatOneClientHasWaitingIsBounded(t *testing.T) {
 	for end := time.Now().Add(5 * time.Second); got.Load() != sent; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d of %d messages came", got.Load(), sent)
+		}
+	}
+}
+
+// An object whose queue is full holds its clients up, and loses none of their messages.
+func TestAFullQueueLosesNoMessage(t *testing.T) {
+	let := make(chan struct{})
+	got := make(chan string, 100)
+	w := newWeb(t, actor.Options{MaxQueued: 2}, pages{serve: accepts(t), message: func(_ context.Context, _ *actor.State, _ *actor.WebSocket, m actor.Message) error {
+		<-let
+		got <- m.Text()
+		return nil
+	}})
+	p := w.dial("a")
+	const sent = 10
+	for n := range sent {
+		p.send(strconv.Itoa(n))
+	}
+	time.Sleep(settle)
+	close(let)
+	for n := range sent {
+		select {
+		case m := <-got:
+			if m != strconv.Itoa(n) {
+				t.Errorf("message %d is %q", n, m)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("message %d does not come", n)
 		}
 	}
 }
