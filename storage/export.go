@@ -20,10 +20,11 @@ import (
 //	{"end":true,"rows":2}
 //
 // The first line says whose rows follow; alarm and retry are left out when there
-// is none. A row's key and value are text where they are UTF-8, else base64. The
-// last line tells a whole export from one that was cut off. Among the rows are the
-// host's own, whose keys begin with a zero byte: schedules are exported with their
-// object. The epoch is not: an import begins a new incarnation.
+// is none. Where the alarm is a retry, "set" is the time that it was set to. A row's
+// key and value are text where they are UTF-8, else base64. The last line tells a
+// whole export from one that was cut off. Among the rows are the host's own, whose
+// keys begin with a zero byte: schedules are exported with their object. The epoch
+// is not: an import begins a new incarnation.
 const (
 	exportKind    = "object"
 	exportVersion = 1
@@ -45,6 +46,7 @@ type exportHead struct {
 	Name    string     `json:"name"`
 	Alarm   *time.Time `json:"alarm,omitempty"`
 	Retry   int        `json:"retry,omitempty"`
+	Set     *time.Time `json:"set,omitempty"`
 }
 
 type exportLine struct {
@@ -75,6 +77,9 @@ func WriteExport(w io.Writer, id ID, alarm Alarm, rows iter.Seq2[Entry, error]) 
 	head := exportHead{Kalpa: exportKind, Version: exportVersion, Class: id.Class, Name: id.Name}
 	if alarm = alarm.Normal(); !alarm.At.IsZero() {
 		head.Alarm, head.Retry = &alarm.At, alarm.Retry
+		if !alarm.Set.IsZero() {
+			head.Set = &alarm.Set
+		}
 	}
 	if err := lines.Encode(head); err != nil {
 		return fail(err)
@@ -140,6 +145,9 @@ func ReadExport(r io.Reader) (*Batch, error) {
 	b.ID = ID{Class: head.Class, Name: head.Name}
 	if head.Alarm != nil {
 		b.Alarm = &Alarm{At: *head.Alarm, Retry: head.Retry}
+		if head.Set != nil {
+			b.Alarm.Set = *head.Set
+		}
 	}
 	known := map[string]bool{}
 	size := b.Size()

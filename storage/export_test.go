@@ -44,6 +44,13 @@ func TestExportIsImportedAsItWas(t *testing.T) {
 		b.Puts = append(b.Puts, storage.Entry{Key: "\x00\xff", Value: []byte("<&>\u2028\x00")})
 		if rapid.Bool().Draw(t, "alarm") {
 			b.Alarm = &storage.Alarm{At: time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "at"), 1000).UTC(), Retry: rapid.IntRange(0, 6).Draw(t, "retry")}
+			if b.Alarm.Retry > 0 {
+				b.Alarm.Set = b.Alarm.At.Add(-time.Minute)
+			}
+		}
+		var alarm storage.Alarm
+		if b.Alarm != nil {
+			alarm = *b.Alarm
 		}
 		put(t, here, b, false)
 		text := exported(t, here, id)
@@ -54,6 +61,9 @@ func TestExportIsImportedAsItWas(t *testing.T) {
 		put(t, there, read, false)
 		if d := cmp.Diff(text, exported(t, there, id)); d != "" {
 			t.Fatal(d)
+		}
+		if got, err := there.Alarm(context.Background(), id); err != nil || got != alarm {
+			t.Fatalf("the alarm is %v, want %v: %v", got, alarm, err)
 		}
 		for _, e := range b.Puts {
 			if v, err := there.Get(context.Background(), id, e.Key); err != nil || v == nil || !bytes.Equal(v, e.Value) {

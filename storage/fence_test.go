@@ -104,6 +104,7 @@ func TestFenceKnowsTheAlarmThatABatchReplaces(t *testing.T) {
 	}
 	two, none := at(2), Alarm{}
 	retried := Alarm{At: two.At, Retry: 1}
+	of := Alarm{At: two.At, Retry: 1, Set: at(1).At}
 	for i, step := range []struct {
 		batch                    Batch
 		was, is                  Alarm
@@ -113,7 +114,9 @@ func TestFenceKnowsTheAlarmThatABatchReplaces(t *testing.T) {
 		{Batch{Alarm: &two}, at(1), at(2), true, false, true, true},
 		{Batch{Alarm: &two}, at(2), at(2), false, false, false, false},
 		{Batch{Alarm: &retried}, at(2), retried, true, false, true, false},
-		{Batch{Alarm: &two, Clear: true}, retried, at(2), true, false, true, false},
+		{Batch{Alarm: &of}, retried, of, true, false, true, false},
+		{Batch{Alarm: &of}, of, of, false, false, false, false},
+		{Batch{Alarm: &two, Clear: true}, of, at(2), true, false, true, false},
 		{Batch{Alarm: &two, Clear: true}, at(2), at(2), true, false, false, false},
 		{Batch{Clear: true}, at(2), none, false, false, false, true},
 		{Batch{Clear: true}, none, none, false, false, false, false},

@@ -195,7 +195,7 @@ func (m *Image) Due(after Cursor, until time.Time, limit int) []Due {
 		if len(out) >= limit || at.At.After(until) {
 			break
 		}
-		out = append(out, Due{at.ID, Alarm{at.At, retry}})
+		out = append(out, Due{at.ID, Alarm{At: at.At, Retry: retry}})
 	}
 	return out
 }

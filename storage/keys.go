@@ -15,7 +15,8 @@ import (
 //	01 name                             a row about the store itself
 //	02 class 00 name 00                 fence row: epoch (be64)
 //	03 time class 00 name 00            alarm index: retry (uvarint)
-//	04 class 00 name 00 00              alarm row: time (be64), retry (uvarint)
+//	04 class 00 name 00 00              alarm row: time (be64), retry (uvarint), and where
+//	                                    that is a retry's time, the one set (be64)
 //	04 class 00 name 00 01 key          a row of the object: its value
 //
 // time is the microseconds since 1970, be64 with the sign bit flipped, so that
@@ -175,7 +176,11 @@ func DecodeIndexKey(k []byte) (at time.Time, id ID, err error) {
 // AppendAlarmRow appends the value of an alarm row.
 func AppendAlarmRow(dst []byte, a Alarm) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, orderedMicros(a.At))
-	return binary.AppendUvarint(dst, uint64(a.Retry))
+	dst = binary.AppendUvarint(dst, uint64(a.Retry))
+	if a.Set.IsZero() {
+		return dst
+	}
+	return binary.BigEndian.AppendUint64(dst, orderedMicros(a.Set))
 }
 
 // DecodeAlarmRow reads what AppendAlarmRow wrote.
@@ -183,8 +188,14 @@ func DecodeAlarmRow(v []byte) (Alarm, error) {
 	if len(v) < 9 {
 		return Alarm{}, errAlarm
 	}
-	retry, err := DecodeRetry(v[8:])
-	return Alarm{At: microsTime(binary.BigEndian.Uint64(v)), Retry: retry}, err
+	a := Alarm{At: microsTime(binary.BigEndian.Uint64(v))}
+	_, size := binary.Uvarint(v[8:])
+	if end := len(v) - 8; size > 0 && 8+size == end {
+		a.Set, v = microsTime(binary.BigEndian.Uint64(v[end:])), v[:end]
+	}
+	var err error
+	a.Retry, err = DecodeRetry(v[8:])
+	return a, err
 }
 
 // AppendRetry appends the value of an alarm in the index.

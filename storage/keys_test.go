@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the files in testdata")
 
-// The layout is what stores on disks have. A change of this file is a change of
-// storage.FormatVersion.
+// The layout is what stores on disks have. A change of a line of this file is a
+// change of storage.FormatVersion.
 func TestKeyLayoutIsTheOneOnDisks(t *testing.T) {
 	id := storage.ID{Class: "session", Name: "né"}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 1000, time.UTC)
@@ -34,6 +34,7 @@ func TestKeyLayoutIsTheOneOnDisks(t *testing.T) {
 	line("index value", storage.AppendRetry(nil, 300))
 	line("alarm", storage.AppendAlarmKey(nil, id))
 	line("alarm value", storage.AppendAlarmRow(nil, storage.Alarm{At: at, Retry: 300}))
+	line("alarm retried", storage.AppendAlarmRow(nil, storage.Alarm{At: at, Retry: 300, Set: at.Add(-time.Minute)}))
 	line("row", storage.AppendRowKey(nil, id, "k\x00\xff"))
 	line("object start", storage.AppendObjectStart(nil, id))
 	line("object end", storage.AppendObjectEnd(nil, id))
@@ -97,6 +98,9 @@ func TestKeysSurviveTheRoundTrip(t *testing.T) {
 			t.Fatalf("index: %v %q %v, want %v", gotAt, gotID, err, at)
 		}
 		a := storage.Alarm{At: at.UTC(), Retry: rapid.IntRange(0, storage.MaxRetry).Draw(t, "retry")}
+		if rapid.Bool().Draw(t, "retried") {
+			a.Set = times.Draw(t, "set").UTC()
+		}
 		if got, err := storage.DecodeAlarmRow(storage.AppendAlarmRow(nil, a)); got != a || err != nil {
 			t.Fatalf("alarm row: %v %v, want %v", got, err, a)
 		}
@@ -162,7 +166,7 @@ func TestMalformedKeysAndRowsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	for _, v := range []string{"", "12345678", "12345678\x80", "12345678\x01\x01", "12345678\xff\xff\xff\xff\xff\xff\xff\xff\x01"} {
+	for _, v := range []string{"", "12345678", "12345678\x80", "12345678\x01\x01", "12345678\x011234567", "12345678\x01123456789", "12345678\x8012345678", "12345678\xff\xff\xff\xff\xff\xff\xff\xff\x01"} {
 		if a, err := storage.DecodeAlarmRow([]byte(v)); err == nil {
 			t.Errorf("%q is read as %v", v, a)
 		}

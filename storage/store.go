@@ -25,6 +25,8 @@ type Alarm struct {
 	At time.Time
 	// Retry counts the failed runs so far.
 	Retry int
+	// Set is the time that it was set to where At is that of a retry; zero: At is.
+	Set time.Time
 }
 
 // Batch is what one turn of an object writes, atomically. Clear is applied
@@ -67,7 +69,7 @@ type Range struct {
 	Reverse bool
 }
 
-// Due is one row of the alarm index.
+// Due is one row of the alarm index. Set is not there: the object's alarm row has it.
 type Due struct {
 	ID ID
 	Alarm

@@ -25,7 +25,7 @@ func TestIndexEntryThatDoesNotDecodeIsSetAside(t *testing.T) {
 		id := storage.ID{Class: "c", Name: name}
 		epoch, err := storage.Claim(t.Context(), s, id)
 		if err == nil {
-			err = storage.Commit(t.Context(), s, &storage.Batch{ID: id, Epoch: epoch, Alarm: &storage.Alarm{At: noon.Add(time.Duration(i) * time.Second), Retry: i}})
+			err = storage.Commit(t.Context(), s, &storage.Batch{ID: id, Epoch: epoch, Alarm: &storage.Alarm{At: noon.Add(time.Duration(i) * time.Second), Retry: i, Set: noon.Add(-time.Hour)}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -78,8 +78,8 @@ func TestIndexEntryThatDoesNotDecodeIsSetAside(t *testing.T) {
 				break
 			}
 			for _, d := range page {
-				if want := int(d.At.Sub(noon) / time.Second); d.Retry != want {
-					t.Errorf("%v has %d retries, want %d", d.ID, d.Retry, want)
+				if want := int(d.At.Sub(noon) / time.Second); d.Retry != want || !d.Set.IsZero() {
+					t.Errorf("%v has %d retries, want %d, and no time set: %v", d.ID, d.Retry, want, d.Set)
 				}
 				got, after = append(got, d.ID.Name), storage.Cursor{At: d.At, ID: d.ID}
 			}

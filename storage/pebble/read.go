@@ -167,6 +167,7 @@ func (s *Store) indexEntry(k, v []byte) (storage.Due, error) {
 		return storage.Due{ID: id, Alarm: storage.Alarm{At: at, Retry: retry}}, nil
 	}
 	if row, rowErr := s.backend.alarm(id); rowErr == nil && row.At.Equal(at) {
+		row.Set = time.Time{} // as in a page of entries that decode
 		return storage.Due{ID: id, Alarm: row}, nil
 	}
 	return storage.Due{}, err

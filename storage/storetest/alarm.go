@@ -44,6 +44,14 @@ func testAlarm(t *testing.T, s storage.Store) {
 	set(alpha, a, 1, 1) // nothing changes
 	set(beta, b, 1, 0)  // two at one time: by ID
 	check(at(alpha, 1, 1), at(beta, 1, 0))
+	// A retry keeps the time that the alarm was set to, and can be one at that time.
+	retried := storage.Alarm{At: noon.Add(2 * time.Minute), Retry: 1, Set: noon.Add(time.Minute)}
+	for _, want := range []storage.Alarm{retried, {At: retried.At, Retry: 1}, retried, {At: retried.Set, Retry: 1}} {
+		commit(t, s, &storage.Batch{ID: alpha, Epoch: a, Alarm: &want})
+		if got, err := s.Alarm(ctx, alpha); err != nil || got != want || got.Scheduled().IsZero() {
+			t.Errorf("a retry: %v, %v, want %v", got, err, want)
+		}
+	}
 	s.Release(alpha, a)
 	a = claim(t, s, alpha) // the next incarnation moves what it found
 	set(alpha, a, 2, 0)
@@ -62,7 +70,10 @@ func testAlarm(t *testing.T, s storage.Store) {
 	check()
 	// A time zone and a monotonic reading are not part of a time.
 	zone := noon.In(time.FixedZone("east", 5*3600))
-	commit(t, s, alarmAt(alpha, a, zone))
+	commit(t, s, &storage.Batch{ID: alpha, Epoch: a, Alarm: &storage.Alarm{At: zone, Set: zone.Add(-1)}}) // and is to the microsecond
+	if got, err := s.Alarm(ctx, alpha); err != nil || got != (storage.Alarm{At: noon}) {
+		t.Errorf("an alarm that is not a retry: %v, %v", got, err)
+	}
 	check(storage.Due{ID: alpha, Alarm: storage.Alarm{At: noon}})
 	commit(t, s, alarmAt(beta, b, time.Unix(-5, 0))) // before 1970
 	check(storage.Due{ID: beta, Alarm: storage.Alarm{At: time.Unix(-5, 0).UTC()}}, storage.Due{ID: alpha, Alarm: storage.Alarm{At: noon}})

@@ -133,6 +133,9 @@ func (m *machine) batch(t *rapid.T) *storage.Batch {
 		b.Alarm = &storage.Alarm{}
 	case 1, 2, 3:
 		b.Alarm = &storage.Alarm{At: modelTime.Draw(t, "at"), Retry: rapid.IntRange(0, 2).Draw(t, "retry")}
+		if set := modelTime.Draw(t, "set"); b.Alarm.Retry > 0 && !set.Equal(b.Alarm.At) {
+			b.Alarm.Set = set
+		}
 	}
 	return b
 }
@@ -220,7 +223,7 @@ func (m *machine) checkDue(t *rapid.T, after storage.Cursor, until time.Time, li
 	var want []storage.Due
 	for id, o := range m.objects {
 		if !o.alarm.At.IsZero() && !o.alarm.At.After(until) && order(o.alarm.At, id, after) > 0 {
-			want = append(want, storage.Due{ID: id, Alarm: o.alarm})
+			want = append(want, storage.Due{ID: id, Alarm: storage.Alarm{At: o.alarm.At, Retry: o.alarm.Retry}})
 		}
 	}
 	slices.SortFunc(want, func(a, b storage.Due) int { return order(a.At, a.ID, storage.Cursor{At: b.At, ID: b.ID}) })
