@@ -29,6 +29,8 @@ import (
 //	ask   {method}            asks the client something and answers with the answer
 //	spawn {}                  starts a process that detaches itself and ignores SIGTERM; answers its pid
 //	die   {}                  ends in mid-call, with last words
+//	haunt {}                  does not answer, until its stdin ends or SIGTERM comes; then
+//	                          it does not end either, and sends all that it can
 type fakeServer struct {
 	journalFile string
 
@@ -36,6 +38,7 @@ type fakeServer struct {
 	out     *bufio.Writer
 	asked   int
 	waiting map[string]chan json.RawMessage
+	haunts  json.RawMessage // the id of a call of haunt
 }
 
 // fake returns the command that runs the fake server.
@@ -122,6 +125,7 @@ func runFakeServer(args []string) int {
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
+			s.haunt()
 			return 0
 		}
 		var m message
@@ -202,6 +206,22 @@ func (s *fakeServer) ask(method string) json.RawMessage {
 	s.mu.Unlock()
 	s.print(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`, id, method))
 	return <-answer
+}
+
+// haunt is what a server does whose time is over, if it was called to: all that it
+// could do in time.
+func (s *fakeServer) haunt() {
+	s.mu.Lock()
+	id := s.haunts
+	s.mu.Unlock()
+	for n := 0; id != nil; n++ {
+		s.text(id, "ghost")
+		s.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d,"message":"ghost"}`, id, n+1))
+		s.notify("notifications/message", `{"level":"info","data":"ghost"}`)
+		s.print(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"ghost","requestedSchema":{"type":"object","properties":{}}}}`, n))
+		s.note("ghost", nil, nil)
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func (s *fakeServer) initialize(m message) {
@@ -302,6 +322,12 @@ func (s *fakeServer) call(m message) {
 			return
 		}
 		s.text(m.ID, fmt.Sprint(child.Process.Pid))
+	case "haunt":
+		signal.Ignore(syscall.SIGTERM)
+		s.mu.Lock()
+		s.haunts = m.ID
+		s.mu.Unlock()
+		s.note("haunting", m.ID, nil)
 	case "die":
 		fmt.Fprintln(os.Stderr, "these are my last words")
 		os.Exit(9)
