@@ -44,6 +44,7 @@ const (
 type envelope struct {
 	event any
 	fail  func(error)
+	own   bool // it was posted by the incarnation itself, and is for no other
 }
 
 func (d *directory) init() {
@@ -220,9 +221,10 @@ func (h *Host) release(inc *incarnation, cause error) {
 		return
 	}
 	var lost []envelope
-	if cause != nil && en.state != passivating {
+	if cause != nil && en.state != passivating && !inc.torn.Load() {
 		lost, en.queue = en.queue, nil
 	}
+	en.queue = slices.DeleteFunc(en.queue, func(e envelope) bool { return e.own })
 	h.o.Store.Release(inc.id, inc.epoch)
 	again := len(en.queue) > 0
 	if again {

@@ -23,7 +23,7 @@ func (h *Host) Export(ctx context.Context, id storage.ID, w io.Writer) error {
 		return h.about("export", id, storage.Export(ctx, h.o.Store, id, w))
 	}
 	e := &inspect{wake: h.o.Runner.Signal()}
-	if err := h.enqueue(id, envelope{e, e.end}); err != nil {
+	if err := h.enqueue(id, envelope{event: e, fail: e.end}); err != nil {
 		return err
 	}
 	defer h.o.Runner.AfterDone(ctx, e.wake.Set)()

@@ -235,7 +235,7 @@ func (h *Host) Send(id storage.ID, event any, fail func(error)) error {
 	if h.draining.Load() {
 		return &Error{Op: "send", ID: id, Cause: Shutdown, Hint: "send it again to the host that follows"}
 	}
-	return h.enqueue(id, envelope{event, fail})
+	return h.enqueue(id, envelope{event: event, fail: fail})
 }
 
 // Active reports whether an object has an incarnation at this moment.
@@ -249,7 +249,7 @@ func (h *Host) Active(id storage.ID) bool {
 
 // Fire runs an object's alarm: it is how the host serves alarm.Dispatcher.
 func (h *Host) Fire(d storage.Due, done func(error)) {
-	if err := h.enqueue(d.ID, envelope{&fired{d, done}, done}); err != nil {
+	if err := h.enqueue(d.ID, envelope{event: &fired{d, done}, fail: done}); err != nil {
 		done(err)
 	}
 }
@@ -320,7 +320,7 @@ func (h *Host) Shutdown(ctx context.Context) error {
 	err := h.dispatcher.Stop(ctx)
 	deadline, _ := ctx.Deadline()
 	for id := range h.dir.all() {
-		_ = h.enqueue(id, envelope{Drain{deadline}, nil})
+		_ = h.enqueue(id, envelope{event: Drain{deadline}})
 	}
 	defer h.o.Runner.AfterDone(ctx, h.look.Set)()
 	for !h.dir.empty() {

@@ -50,6 +50,8 @@ type incarnation struct {
 	// keeper derives the alarm, once the object has used its schedule.
 	keeper *alarm.Keeper
 	plain  bool // there was nothing of a schedule when this incarnation looked
+	// torn: the object has been torn down, and this incarnation ends when that is durable.
+	torn atomic.Bool
 	// running is the turn that is running, nil between turns.
 	running *Turn
 	// atRun is the schedule whose callback holds the turn; asked says that a charge
@@ -115,6 +117,9 @@ func (inc *incarnation) Receive(ctx pa.Context) {
 		inc.start()
 		inc.h.looked()
 	case token:
+		if inc.torn.Load() {
+			break // what waits is for the next incarnation
+		}
 		if e, ok := inc.h.take(inc); ok {
 			inc.handle(e)
 		}
@@ -296,7 +301,8 @@ func (inc *incarnation) passivate() {
 	if inc.err() != nil {
 		return
 	}
-	if !inc.machine.Idle() || !inc.gate.idle() || inc.busy() {
+	posted := slices.ContainsFunc(en.queue, func(e envelope) bool { return e.own })
+	if posted || !inc.machine.Idle() || !inc.gate.idle() || inc.busy() {
 		en.state = active
 		for range en.queue {
 			inc.poke()

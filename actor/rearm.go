@@ -14,7 +14,7 @@ type rearm struct{ done func(error) }
 // Rearm has an object derive its alarm anew: it is how the host serves
 // alarm.Dispatcher when the wall clock was put back.
 func (h *Host) Rearm(id storage.ID, done func(error)) {
-	if err := h.enqueue(id, envelope{&rearm{done}, done}); err != nil {
+	if err := h.enqueue(id, envelope{event: &rearm{done}, fail: done}); err != nil {
 		done(err)
 	}
 }

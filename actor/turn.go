@@ -289,7 +289,7 @@ func (h *Host) post(inc *incarnation, event any) error {
 	if en == nil || en.inc != inc {
 		return &Error{Op: "post", ID: inc.id, Epoch: inc.epoch, Cause: Superseded}
 	}
-	en.queue = append(en.queue, envelope{event: event})
+	en.queue = append(en.queue, envelope{event: event, own: true})
 	if en.state == active {
 		inc.poke()
 	}

@@ -124,6 +124,7 @@ func (inc *incarnation) destroy(t *Turn) {
 			return
 		}
 		t.Clear()
+		inc.torn.Store(true) // no event must write anything after this
 		t.After(func() {
 			inc.breakWith(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Superseded, Err: errDestroyed})
 		})

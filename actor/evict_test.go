@@ -1,0 +1,71 @@
+package actor
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/kalpahost/kalpa/alarm"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// poster tells the test how to post to it, and what it handles.
+type poster struct {
+	begun   chan func(any) error
+	handled chan uint64 // the epochs
+}
+
+func (p *poster) Start(t *Turn) error { p.begun <- t.Poster(); return nil }
+
+func (p *poster) Handle(t *Turn, event any) {
+	if event == "posted" {
+		p.handled <- t.Epoch()
+	}
+}
+
+func (p *poster) Alarm(t *Turn, _ alarm.Info, done func(*Turn, error)) { done(t, nil) }
+
+func (p *poster) Idle() bool { return true }
+
+// What an incarnation has posted to itself when it is about to be evicted is handled,
+// and by no other incarnation.
+func TestWhatIsPostedDuringAnEvictionIsHandledByWhoPostedIt(t *testing.T) {
+	store := storage.NewMemory()
+	defer store.Close()
+	h, err := NewHost(Options{Store: store, Logger: slog.New(slog.DiscardHandler), EvictAfter: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &poster{make(chan func(any) error, 9), make(chan uint64, 9)}
+	h.Register("poster", func() Machine { return p })
+	if err := h.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer h.Shutdown(context.Background())
+	id := storage.ID{Class: "poster", Name: "p"}
+	if err := h.Send(id, "begin", nil); err != nil {
+		t.Fatal(err)
+	}
+	post := <-p.begun
+	inc := h.dir.incarnation(id)
+	for inc.turns.Load() < 4 { // until the event has been handled
+		time.Sleep(time.Millisecond)
+	}
+	s := inc.shard
+	s.mu.Lock()
+	s.entries[id].state = passivating
+	s.mu.Unlock()
+	if err := post("posted"); err != nil {
+		t.Fatal(err)
+	}
+	h.sys.Root.Send(inc.pid, evict{})
+	select {
+	case epoch := <-p.handled:
+		if epoch != inc.epoch {
+			t.Errorf("what incarnation %d has posted was handled by %d", inc.epoch, epoch)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it was lost")
+	}
+}
