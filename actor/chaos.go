@@ -3,7 +3,6 @@ package actor
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -134,10 +133,13 @@ type Armed struct {
 	Struck int64 // how often it has struck
 }
 
+// Random draws numbers of at least 0 and less than 1.
+type Random interface{ Float64() float64 }
+
 // Chaos provokes resets on purpose. Without strikes a point costs one atomic load.
 type Chaos struct {
 	h      *Host
-	random *rand.Rand
+	random Random
 	armed  atomic.Int64
 
 	mu      sync.Mutex

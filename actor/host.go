@@ -67,7 +67,7 @@ type Options struct {
 	Entropy io.Reader
 	// Random draws the strikes of Chaos that have a probability. Default: seeded by
 	// the system.
-	Random *rand.Rand
+	Random Random
 	// Kill ends the process at once, for strikes of that scope. Nil: there are none.
 	Kill func()
 	// Seams take parts out, for the tests of this module.
@@ -115,7 +115,7 @@ func (o *Options) defaults() error {
 		o.Entropy = crand.Reader
 	}
 	if o.Random == nil {
-		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // chances, not secrets
+		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:forbidigo,gosec // the default; chances, not secrets
 	}
 	if o.Isolates < 0 || o.HeapLimit < 0 || o.CacheLimit < 0 || o.MaxQueued < 0 {
 		return fmt.Errorf("actor: Options.Isolates, HeapLimit, CacheLimit and MaxQueued must not be negative, got %d, %d, %d, %d",
@@ -156,7 +156,7 @@ type Host struct {
 // a lock and a map of their own: 3 MB and milliseconds for every host. The 1,024 are
 // enough.
 func init() {
-	cmap.SHARD_COUNT = 1 //nolint:reassign // it is there to be set before the first map is made
+	cmap.SHARD_COUNT = 1 // it is there to be set before the first map is made
 }
 
 // NewHost makes a host. Register its classes, then call Start.

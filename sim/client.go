@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -291,8 +292,6 @@ type reader struct {
 	buf     bytes.Buffer
 	json    bytes.Buffer
 	sse     bool
-	// answers that were on the stream, by id: those of a GET.
-	position session.EventID
 }
 
 // all reads until the end, or until d passes without a piece.
@@ -310,7 +309,7 @@ func (rd *reader) all(d time.Duration) {
 		case p.Status != 0:
 			rd.head(p)
 		case p.Err != nil:
-			rd.ended = p.Err == io.EOF
+			rd.ended = errors.Is(p.Err, io.EOF)
 			if rd.ended && !rd.sse && rd.json.Len() > 0 {
 				rd.document()
 			}

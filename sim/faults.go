@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/kalpahost/kalpa/actor"
@@ -96,7 +97,7 @@ var faults = map[string]func(w *World, f *Fault){
 	// repeat sends a copy of a request that is under way.
 	"repeat": func(w *World, _ *Fault) {
 		for _, x := range w.net.open {
-			if x.request.Method != "GET" && x.request.Header["Mcp-Session-Id"] != "" && !x.Duplicate {
+			if x.request.Method != http.MethodGet && x.request.Header["Mcp-Session-Id"] != "" && !x.Duplicate {
 				w.sometimes("repeat")
 				w.history.copied(x.request.Body)
 				w.net.Repeat(x.request)

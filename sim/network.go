@@ -130,7 +130,7 @@ func (x *Exchange) finish() {
 		return
 	}
 	(*response)(x).WriteHeader(http.StatusOK)
-	x.flush()
+	_ = x.flush() // a client that is gone hears nothing of the end either
 	x.deliver(Piece{Err: io.EOF})
 	x.end()
 }
@@ -209,7 +209,7 @@ func (x *Exchange) deliver(p Piece) {
 
 // cutOff reports that the connection was broken, and what was on its way is lost.
 func (x *Exchange) cutOff() bool {
-	return len(x.inbox) > 0 && x.inbox[len(x.inbox)-1].Err == errConnection
+	return len(x.inbox) > 0 && errors.Is(x.inbox[len(x.inbox)-1].Err, errConnection)
 }
 
 // Read waits for the next piece of the response, at most for d; false when none

@@ -3,6 +3,7 @@ package sim
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -97,9 +98,9 @@ func (p *Plan) Write(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, planHead)
 	line := func(head string, v any, only ...string) {
-		b.WriteString(head)
+		fmt.Fprint(b, head)
 		writeFields(b, v, only)
-		b.WriteByte('\n')
+		fmt.Fprintln(b)
 	}
 	line("world", p, "Seed", "Profile", "Length", "Build", "Close", "Network", "Sync", "Reads", "BuildFails")
 	line("host", p, "Isolates", "Heap", "Evict", "Idle", "Approval", "Paused", "Running", "Retention", "Lifetime")
@@ -163,7 +164,7 @@ func (p *Plan) readLine(n int, words []string) error {
 		return readFields(&p.Clients[len(p.Clients)-1], words[1:])
 	case "op":
 		if len(words) < 2 {
-			return fmt.Errorf("op of which client? op client=NAME ...")
+			return errors.New("an op needs its client: op client=NAME")
 		}
 		name, ok := strings.CutPrefix(words[1], "client=")
 		i := slices.IndexFunc(p.Clients, func(c ClientPlan) bool { return c.Name == name })

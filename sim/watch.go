@@ -12,7 +12,6 @@ import (
 // watch looks at the world from time to time, and keeps what is drawn later.
 type watch struct {
 	samples  []Sample
-	fired    uint64 // alarms, at the last look
 	answered []Latency
 	marks    []Mark
 }

@@ -230,7 +230,7 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 		{"POST", "/v1/chaos", `{"point":"before-commit","times":0}`, 400, "times: ", "without end"},
 		{"POST", "/v1/chaos", `{"point":"before-commit","times":-2}`, 400, "times: ", "without end"},
 		{"POST", "/v1/chaos", `{"point":"before-commit","hold":"soon"}`, 400, `hold: "soon"`, "200ms"},
-		{"POST", "/v1/chaos", `{"point":"before-commit","hold":"2m"}`, 400, `hold: "2m"`, "1m0s at most"},
+		{"POST", "/v1/chaos", `{"point":"before-commit","hold":"2m"}`, 400, `hold: "2m"`, "25s at most"},
 		{"POST", "/v1/chaos", `{"point":"before-commit","hold":"-1s"}`, 400, `hold: "-1s"`, "200ms"},
 		{"POST", "/v1/chaos", `{"point":"before-commit","hold":1}`, 400, "hold: is a number", "a text"},
 		{"POST", "/v1/chaos", `{"point":"before-commit","tool":"add","method":"ping"}`, 400, "method: ping calls no tool", "leave it out"},

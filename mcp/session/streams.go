@@ -302,13 +302,14 @@ func (s *state) unheard(sock *Socket, now time.Time, o *out) {
 	}
 	s.held, s.heldBytes = nil, 0
 	var left, later []read
+	again := time.Duration(-1) // until the first of those that are left to their clients is not any more
 	for _, p := range s.streams {
 		if !p.post || !p.flushed.Less(p.last) {
 			continue
 		}
 		waits := p.resumable() && now.Sub(p.detached) < grace
-		if waits && p.socket == nil {
-			s.listenLater(grace-now.Sub(p.detached), o)
+		if wait := grace - now.Sub(p.detached); waits && p.socket == nil && (again < 0 || wait < again) {
+			again = wait
 		}
 		r := read{st: p, after: p.flushed, carry: carry{lost: waits}}
 		if p.loaded && now.Sub(p.detached) < headStart {
@@ -316,6 +317,9 @@ func (s *state) unheard(sock *Socket, now time.Time, o *out) {
 		} else {
 			left = append(left, r)
 		}
+	}
+	if again >= 0 {
+		s.listenLater(again, o)
 	}
 	byStream := func(a, b read) int { return strings.Compare(a.st.id, b.st.id) }
 	slices.SortFunc(left, byStream)
