@@ -142,6 +142,26 @@ var guards = []Guard{
 		"the happy path is byte for byte what it was", "e2e TestHappyPathIsByteForByteTheSame",
 		"mcp/front/sse.go", "event", "b = append(b, \"event: message\\n\"...)", "",
 	},
+	{
+		"storms: no call is told twice, with no kill in between (I1)", "e2e TestStorm",
+		"mcp/session/object.go", "Start", "obj.s.step(&Flushed{Event: e.String()}, t.Now(), &o)", "_ = e",
+	},
+	{
+		"killed at any commit, `started: false` is a proof (rule i)", "e2e TestKilledAtEachCommitBoundary/child_2025-03-26_kill-before-commit",
+		"mcp/session/runtime.go", "send", "r.out, r.Gen, r.Started = s.rt.next, s.rt.gen, true", "r.out, r.Gen = s.rt.next, s.rt.gen",
+	},
+	{
+		"the next server is started when the one before is gone (rule k)", "e2e TestNothingOfAServerWhoseTimeIsOverReachesAnybody/a_session",
+		"mcp/session/resident.go", "run", "for rt.svc.succeed(rt) {\n\t\trt.wake.Wait()\n\t}", "rt.svc.succeed(rt)",
+	},
+	{
+		"a client that was cut off is told that its initialize was lost (I1)", "mcp/session TestLostInitializeIsToldToAClientThatComesBack",
+		"mcp/session/streams.go", "onGet", "if st, after := s.left(g); st != nil {", "if st, after := s.left(g); st != nil && false {",
+	},
+	{
+		"what clients have is written down although resets follow each other (I1)", "mcp/session TestConfirmedFlushIsWrittenDownBetweenResets",
+		"mcp/session/object.go", "Start", "obj.s.tidy(&o)", "",
+	},
 }
 
 // Guards are all of them.
