@@ -8,8 +8,12 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
-// never is later than any alarm.
-var never = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+// What an object can set an alarm to lies between first and never, after 1970 began
+// and before the year 10000.
+var (
+	first = time.UnixMicro(1)
+	never = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+)
 
 const (
 	// maxPage and minPage bound the rows that one scan reads. It reads no more than

@@ -24,7 +24,7 @@ const (
 
 // What is wrong with a schedule that is refused. A refusal changes nothing.
 var (
-	// ErrTime: a time that is negative, before 1970 or after 9999.
+	// ErrTime: a time that is not after the beginning of 1970, or after 9999.
 	ErrTime = errors.New("not a time for an alarm")
 	// ErrInterval: an interval below MinInterval or above MaxInterval.
 	ErrInterval = errors.New("not an interval for a schedule")
@@ -52,7 +52,7 @@ var (
 // ErrTime. They include all that is not a time at all: what comes of a sum that
 // has overflowed, or of a number that is not finite.
 func CheckTime(at time.Time) error {
-	if at.Before(time.Unix(1, 0)) || at.After(never) {
+	if at.Before(first) || at.After(never) {
 		return fmt.Errorf("%w: %v; they lie between 1970 and 9999", ErrTime, at.Round(0))
 	}
 	return nil

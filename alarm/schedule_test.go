@@ -286,6 +286,18 @@ func TestGetListCancel(t *testing.T) {
 	}
 }
 
+// The first moment after 1970 began is a time like any other that has passed.
+func TestTheFirstMicrosecondHasPassed(t *testing.T) {
+	o := newOwner(t)
+	o.turn(func(s *Schedule) { must(t)(s.At(time.UnixMicro(1), "f", nil)) })
+	if o.alarm.At.After(o.now) || o.alarm.At.IsZero() {
+		t.Errorf("the alarm is %v, want one that is due", o.alarm.At)
+	}
+	if err := CheckTime(time.UnixMicro(1).Add(-1)); !errors.Is(err, ErrTime) {
+		t.Errorf("what is before it: %v", err)
+	}
+}
+
 func TestBadInputIsATypedErrorAndNoChange(t *testing.T) {
 	o := newOwner(t)
 	big := make([]byte, MaxPayload+1)

@@ -122,7 +122,7 @@ func byWall(at, now time.Time) time.Time {
 
 // possible is the nearest time to at that an alarm can have: a source may say any.
 func possible(at time.Time) time.Time {
-	switch first := time.Unix(1, 0); {
+	switch {
 	case at.Before(first):
 		return first
 	case at.After(never):
