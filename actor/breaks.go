@@ -2,6 +2,7 @@ package actor
 
 import (
 	"sync"
+	"time"
 
 	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/storage"
@@ -21,17 +22,27 @@ type breaks struct {
 
 // lastBreak is a reset, as callers and as schedules see it.
 type lastBreak struct {
-	err   *Error
-	reset alarm.Reset
+	err    *Error
+	reset  alarm.Reset
+	failed *failedRun
 }
 
-func (b *breaks) add(id storage.ID, e *Error, r alarm.Reset) {
+// failedRun is a run of an alarm that its object has ended by a reset. It counts
+// for as long as the row is the one that it was a run of.
+type failedRun struct {
+	row storage.Alarm
+	at  time.Time
+	err error
+}
+
+func (b *breaks) add(id storage.ID, l lastBreak) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.by == nil {
 		b.by = map[storage.ID]lastBreak{}
 	}
-	if _, known := b.by[id]; !known {
+	before, known := b.by[id]
+	if !known {
 		if len(b.order) < maxBreaks {
 			b.order = append(b.order, id)
 		} else {
@@ -40,13 +51,23 @@ func (b *breaks) add(id storage.ID, e *Error, r alarm.Reset) {
 			b.next = (b.next + 1) % maxBreaks
 		}
 	}
-	b.by[id] = lastBreak{e, r}
+	if l.failed == nil {
+		l.failed = before.failed // it may not be in its row yet
+	}
+	b.by[id] = l
 }
 
 func (b *breaks) last(id storage.ID) *Error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.by[id].err
+}
+
+// failed is the latest run of the object's alarm that has failed by a reset.
+func (b *breaks) failed(id storage.ID) *failedRun {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.by[id].failed
 }
 
 // lastRun is the last reset as an object's schedule sees it.

@@ -20,7 +20,7 @@ func (s *State) Critical(ctx context.Context, f func(ctx context.Context) error)
 	}
 	defer s.enter()()
 	if err := f(ctx); err != nil {
-		s.inc.breakWith(&Error{Op: "critical section", ID: s.inc.id, Epoch: s.inc.epoch, Cause: Aborted, Err: err})
+		s.inc.abort("critical section", err)
 	}
 	return s.inc.err()
 }
@@ -88,10 +88,11 @@ type savepoint struct {
 	size       int
 	alarm      storage.Alarm
 	alarmKnown bool
+	taken      bool
 }
 
 func (t *Turn) save() savepoint {
-	p := savepoint{size: t.size, alarm: t.inc.alarm, alarmKnown: t.inc.alarmKnown}
+	p := savepoint{size: t.size, alarm: t.inc.alarm, alarmKnown: t.inc.alarmKnown, taken: t.inc.taken}
 	if t.batch != nil {
 		b := *t.batch
 		b.Puts, b.Deletes = slices.Clone(b.Puts), slices.Clone(b.Deletes)
@@ -102,7 +103,7 @@ func (t *Turn) save() savepoint {
 
 func (t *Turn) restore(p savepoint) {
 	t.batch, t.size, t.at, t.view = p.batch, p.size, nil, nil
-	t.inc.alarm, t.inc.alarmKnown = p.alarm, p.alarmKnown
+	t.inc.alarm, t.inc.alarmKnown, t.inc.taken = p.alarm, p.alarmKnown, p.taken
 	if t.inc.keeper != nil {
 		t.inc.keeper.Reload()
 	}

@@ -123,6 +123,9 @@ type Error struct {
 	Cause Cause
 	Hint  string
 	Err   error
+
+	// own: the object's code has asked for the reset, or brought it about.
+	own bool
 }
 
 func (e *Error) Error() string {

@@ -44,9 +44,15 @@ type incarnation struct {
 	overran atomic.Bool
 	revoked bool
 
-	// alarm is the row as this incarnation knows it, once alarmKnown.
+	// alarm is the row as this incarnation knows it, once alarmKnown; while its handler
+	// runs there is none, until it is set anew.
 	alarm      storage.Alarm
 	alarmKnown bool
+	// handling is the row whose handler is running, nil when none is. taken: the object
+	// has set or deleted its alarm since that began, which is then not the handler's
+	// to complete or to retry.
+	handling atomic.Pointer[storage.Alarm]
+	taken    bool
 	// keeper derives the alarm, once the object has used its schedule.
 	keeper *alarm.Keeper
 	plain  bool // there was nothing of a schedule when this incarnation looked
@@ -190,7 +196,7 @@ func (inc *incarnation) handle(e envelope) {
 func (inc *incarnation) guard(op string, f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			e := &Error{Op: op, ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: fmt.Errorf("%v", r)}
+			e := &Error{Op: op, ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: fmt.Errorf("%v", r), own: true}
 			inc.h.log.Error("object panicked", "object", inc.id.String(), "epoch", inc.epoch, "panic", r, "stack", string(debug.Stack()))
 			err = e
 		}
@@ -224,19 +230,30 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 		t.end()
 		return
 	}
-	inc.h.meters.late(t.now.Sub(row.At))
-	info := alarm.Info{Scheduled: row.At, Retry: row.Retry}
-	if scheduled, err := t.scheduled(); err != nil {
+	scheduled, err := t.scheduled()
+	if err != nil {
 		ran(err)
 		return
-	} else if scheduled {
+	}
+	if f := inc.h.breaks.failed(inc.id); f != nil && f.row == row && !scheduled {
+		// It has run, and its object has reset itself meanwhile. That is counted before
+		// anything else: one that does it each time must come to the end of its retries.
+		inc.retry(t, row, f.at, f.err)
+		t.After(func() { ran(nil) })
+		t.end()
+		return
+	}
+	inc.h.meters.late(t.now.Sub(row.At))
+	info := alarm.Info{Scheduled: row.Scheduled(), Retry: row.Retry}
+	if scheduled {
 		inc.wake(t, ran, info)
 		return
 	}
-	inc.alarm = storage.Alarm{} // none while it runs, until set anew
+	inc.alarm, inc.taken = storage.Alarm{}, false
+	inc.handling.Store(&row)
 	err = inc.guard("alarm", func() error {
 		inc.machine.Alarm(t, info, func(t *Turn, err error) {
-			inc.alarmRan(t, info, err)
+			inc.alarmRan(t, row, err)
 			t.After(func() { ran(nil) })
 		})
 		return nil
@@ -249,28 +266,36 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 }
 
 // alarmRan completes the row in turn t, or sets the retry.
-func (inc *incarnation) alarmRan(t *Turn, info alarm.Info, err error) {
-	outcome := alarm.Succeeded
-	if err != nil {
-		outcome = alarm.Retried
-	}
-	if inc.alarm.At.IsZero() {
-		if err != nil {
-			wait, ok := alarm.Backoff(info.Retry, alarm.Jitter(inc.id, info.Retry))
-			if ok {
-				t.writeAlarm(storage.Alarm{At: t.now.Add(wait), Retry: info.Retry + 1})
-			} else {
-				outcome = alarm.GivenUp
-				inc.h.log.Error("alarm given up after its last retry", "object", inc.id.String(), "retries", info.Retry, "error", err)
-				t.writeAlarm(storage.Alarm{})
-			}
-		} else {
+func (inc *incarnation) alarmRan(t *Turn, row storage.Alarm, err error) {
+	inc.handling.Store(nil)
+	switch {
+	case err == nil:
+		if !inc.taken {
 			t.writeAlarm(storage.Alarm{})
 		}
+		inc.h.meters.alarmRan(inc.id.Class, alarm.Succeeded)
+	case inc.taken:
+		inc.h.log.Warn("alarm failed", "object", inc.id.String(), "retry", row.Retry, "error", err)
+		inc.h.meters.alarmRan(inc.id.Class, alarm.Retried) // by what was set in its place, if anything was
+	default:
+		inc.retry(t, row, t.now, err)
 	}
+}
+
+// retry makes of the row, whose run has failed at a time, its retry.
+func (inc *incarnation) retry(t *Turn, row storage.Alarm, at time.Time, err error) {
+	if at = at.Round(0); at.After(t.now) {
+		at = t.now // the clock was put back
+	}
+	outcome, next := alarm.GivenUp, storage.Alarm{}
+	if wait, again := alarm.Backoff(row.Retry, alarm.Jitter(inc.id, row.Retry)); again {
+		outcome, next = alarm.Retried, storage.Alarm{At: at.Add(wait), Retry: row.Retry + 1, Set: row.Scheduled()}
+	}
+	t.writeAlarm(next)
 	inc.h.meters.alarmRan(inc.id.Class, outcome)
-	if err != nil {
-		inc.h.log.Warn("alarm failed", "object", inc.id.String(), "retry", info.Retry, "error", err)
+	inc.h.log.Warn("alarm failed", "object", inc.id.String(), "retry", row.Retry, "error", err)
+	if outcome == alarm.GivenUp {
+		inc.h.log.Error("alarm given up after its last retry", "object", inc.id.String(), "retries", row.Retry, "error", err)
 	}
 }
 
@@ -350,7 +375,7 @@ func (inc *incarnation) condemn(e *Error) bool {
 func (inc *incarnation) bury() {
 	e := inc.broken.Load()
 	inc.h.meters.reset(inc.isolate.n, e.Cause)
-	inc.h.breaks.add(inc.id, e, inc.reset(e.Cause))
+	inc.h.breaks.add(inc.id, lastBreak{e, inc.reset(e.Cause), inc.failedRun(e)})
 	if inc.overran.Load() {
 		inc.isolate.abandon(inc)
 		if inc.turns.Load()%2 == 0 {
@@ -388,6 +413,21 @@ func (inc *incarnation) reset(c Cause) alarm.Reset {
 	// are bystanders.
 	r.Own = r.Panic || r.Memory || r.Schedule != "" && c != MemoryLimit
 	return r
+}
+
+// abort is a reset that the object's own code asks for.
+func (inc *incarnation) abort(op string, reason error) {
+	inc.breakWith(&Error{Op: op, ID: inc.id, Epoch: inc.epoch, Cause: Aborted, Err: reason, own: true})
+}
+
+// failedRun is the run of the alarm that has failed by a reset of the object's own
+// making, nil for none. One that the object is only caught in costs no retry.
+func (inc *incarnation) failedRun(e *Error) *failedRun {
+	row := inc.handling.Load()
+	if row == nil || !e.own && (e.Cause != MemoryLimit || !inc.asked.Load()) {
+		return nil
+	}
+	return &failedRun{row: *row, at: inc.h.o.Clock.Now(), err: e}
 }
 
 // restsSince is when the incarnation last handled an event.

@@ -34,7 +34,8 @@ func (inc *incarnation) rearm(t *Turn, e *rearm) {
 		}
 		longest, _ := alarm.Backoff(min(row.Retry, alarm.MaxRetries)-1, 1)
 		if latest := t.now.Add(longest); row.At.After(latest) {
-			t.writeAlarm(storage.Alarm{At: latest, Retry: row.Retry}.Normal())
+			row.At = latest
+			t.writeAlarm(row)
 		}
 		return nil
 	}()

@@ -87,7 +87,7 @@ func fire(t *testing.T, h *actor.Host, at time.Time) {
 
 func TestATimeInThePastMeansNow(t *testing.T) {
 	h, _, ran, set := alarmedWorld(t)
-	for _, at := range []time.Time{morning.Add(-time.Nanosecond), morning.Add(-time.Hour), time.Unix(1, 0), morning} {
+	for _, at := range []time.Time{morning.Add(-time.Nanosecond), morning.Add(-time.Hour), time.Unix(0, int64(time.Millisecond)), morning} {
 		if is, err := set(at); err != nil || !is.Equal(morning) {
 			t.Errorf("set to %v it is %v (%v), want now", at, is, err)
 		}

@@ -74,7 +74,8 @@ func (s *State) DeleteAlarm() error {
 	return t.SetAlarm(time.Time{})
 }
 
-// Alarm is when the alarm is due; zero when there is none, or while it runs.
+// Alarm is the time that the alarm was set to, also while a retry is due; zero when
+// there is none, or while it runs.
 func (s *State) Alarm() (time.Time, error) {
 	t, err := s.holder()
 	if err != nil {
@@ -95,7 +96,7 @@ func (s *State) Charge(bytes int64) (release func(), err error) {
 
 // Abort resets the object: what this turn wrote is dropped.
 func (s *State) Abort(reason error) {
-	s.inc.breakWith(&Error{Op: "run", ID: s.inc.id, Epoch: s.inc.epoch, Cause: Aborted, Err: reason})
+	s.inc.abort("run", reason)
 }
 
 // WaitUntil begins background work: an event of the object's own that nobody waits

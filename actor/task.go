@@ -169,7 +169,7 @@ func (o *object[T]) begin(ctx context.Context, t *Turn, up *link, run *string, f
 			defer func() {
 				if !returned {
 					// Nobody would give the baton back.
-					inc.breakWith(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: errExit})
+					inc.breakWith(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: errExit, own: true})
 				}
 				if me.baton.Swap(without) == revoked {
 					inc.isolate.ended(inc)
@@ -200,7 +200,7 @@ func (o *object[T]) guard(t *Turn, f func() func(*Turn)) (end func(*Turn), err e
 	defer func() {
 		if r := recover(); r != nil {
 			t.inc.h.log.Error("object panicked", "object", t.ID().String(), "epoch", t.Epoch(), "panic", r, "stack", string(debug.Stack()))
-			err = &Error{Op: "run", ID: t.ID(), Epoch: t.Epoch(), Cause: Panicked, Err: fmt.Errorf("%v", r)}
+			err = &Error{Op: "run", ID: t.ID(), Epoch: t.Epoch(), Cause: Panicked, Err: fmt.Errorf("%v", r), own: true}
 		}
 	}()
 	return f(), nil

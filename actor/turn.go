@@ -217,21 +217,23 @@ func (t *Turn) SetAlarm(at time.Time) error {
 		return err
 	}
 	is := storage.Alarm{At: at}.Normal() // as storage keeps it
-	if row.At.Equal(is.At) {
-		return nil
+	if running := t.inc.handling.Load() != nil && !t.inc.taken; row == is && !running {
+		return nil // while it runs there seems to be none, and yet there is one to delete
 	}
 	t.writeAlarm(is)
 	return nil
 }
 
-// Alarm is when the alarm is due; zero when there is none, or while it runs.
+// Alarm is the time that the alarm was set to, also while a retry is due; zero when
+// there is none, or while it runs.
 func (t *Turn) Alarm() (time.Time, error) {
 	row, err := t.inc.alarmRow()
-	return row.At, err
+	return row.Scheduled(), err
 }
 
 func (t *Turn) writeAlarm(a storage.Alarm) {
-	t.inc.alarm, t.inc.alarmKnown = a, true
+	a = a.Normal() // as storage keeps it
+	t.inc.alarm, t.inc.alarmKnown, t.inc.taken = a, true, true
 	t.write().Alarm = &a
 }
 
@@ -242,7 +244,7 @@ func (t *Turn) After(f func()) { t.after = append(t.after, f) }
 
 // Abort resets the object after this turn, which leaves no trace.
 func (t *Turn) Abort(reason error) {
-	t.inc.breakWith(&Error{Op: "run", ID: t.inc.id, Epoch: t.inc.epoch, Cause: Aborted, Err: reason})
+	t.inc.abort("run", reason)
 }
 
 // OnBreak registers f to be called when the incarnation is reset, from whichever

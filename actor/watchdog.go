@@ -65,6 +65,7 @@ func (inc *incarnation) overdue() *Error {
 	default:
 		return nil
 	}
+	e.own = e.Cause != StorageTimeout
 	return e
 }
 
