@@ -392,7 +392,11 @@ func TestRequestsAreCountedByOutcome(t *testing.T) {
 	if got := o.figures("kalpa.mcp.requests"); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	durations := o.figures("mcp.server.operation.duration")
+	var durations map[string]int64
+	o.within(2*time.Second, "all measured", func() bool {
+		durations = o.figures("mcp.server.operation.duration")
+		return durations["error.type=-32010,mcp.method.name=tools/call,server=model"] != 0
+	})
 	if durations["mcp.method.name=tools/call,server=model"] != 1 || durations["error.type=-32010,mcp.method.name=tools/call,server=model"] != 1 ||
 		durations["error.type=-32601,mcp.method.name=other,server=model"] != 1 {
 		t.Errorf("durations: %v", durations)
