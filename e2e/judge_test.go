@@ -169,8 +169,9 @@ func (j *judgement) call(c *attempt, got []sighting, a account) {
 	first := got[0]
 	if first.place == onGet {
 		j.onGet++
-		// A front that is slow to pass its POST on does not keep a loss from its client.
-		if _, lost := lossIn(first.m); c.post.fate == accepted && !c.post.broke && !lost {
+		// A front that is slow to pass its POST on does not keep a loss from its client, nor
+		// a result whose stream can't be resumed: there has been no event.
+		if _, lost := lossIn(first.m); c.post.fate == accepted && !c.post.broke && !lost && c.post.stream != "" {
 			j.fault("%s is answered on a GET, and its POST was there: %s", c.id, first.frame.raw)
 		}
 	}
@@ -333,6 +334,7 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 		"told by a last resort":          {calls: both, seen: append(good[:2:2], event(onPost, two, "", strings.Replace(lost("2", true), `"epoch":1`, `"epoch":0`, 1)), event(onGet, nobody, g+".2.1", lost("2", true)))},
 		"told again without a kill":      {calls: both, seen: append(good[:3:3], event(onGet, nobody, g+".2.1", number("2", 2))), want: "2 (incr) is answered 2 times"},
 		"lost, while its front is slow":  {calls: both, seen: append(good[:2:2], event(onGet, nobody, g+".1.1", lost("2", true)))},
+		"a result, likewise":             {calls: []*attempt{post("1", "", accepted)}, seen: []sighting{event(onGet, nobody, g+".1.1", number("1", 1))}},
 		"told something else":            {calls: both, seen: append(good[:3:3], later(event(onGet, nobody, g+".2.1", lost("2", true)), time.Second)), want: "2 (incr) is answered 2 times"},
 		"told again long after":          {calls: both, seen: append([]sighting{good[0], good[1], later(good[2], -3*time.Second)}, later(event(onGet, nobody, g+".2.1", number("2", 2)), time.Second)), want: "2 (incr) is answered 2 times"},
 		"refused and answered":           {calls: []*attempt{none}, seen: []sighting{event(onGet, nobody, g+".2.1", lost("5", false))}, want: "5 (incr) was refused, and is answered"},
