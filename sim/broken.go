@@ -4,6 +4,7 @@ import (
 	pa "github.com/asynkron/protoactor-go/actor"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -21,5 +22,6 @@ type Broken struct {
 	Store        func(w *World, s storage.Store) storage.Store
 	Sessions     func(w *World, s session.Sessions) session.Sessions
 	Mailbox      func(p *Process) func() pa.Mailbox
+	Plugin       func(w *World, p mcp.Plugin) mcp.Plugin
 	ResetIsolate func(h *host) func(int, actor.Cause, error) (int, error)
 }

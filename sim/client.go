@@ -419,6 +419,9 @@ func (rd *reader) inOrder(text, data string) {
 	if data == "" { // it tells where the stream stands
 		return
 	}
+	if after, err := session.ParseEventID(rd.x.request.Header["Last-Event-ID"]); err == nil && after.Stream == id.Stream && !after.Less(id) {
+		rd.c.w.history.violate("I11", "client %s resumed from %s and got %s", rd.c.name, after, text)
+	}
 	log := rd.c.logs[id.Stream]
 	for _, e := range log {
 		if e.id == id {
@@ -450,14 +453,19 @@ func (rd *reader) response(m wire.Message, lastResort bool) {
 		return
 	}
 	// On a GET: what was lost, or what nobody came back for. Of requests with one id,
-	// a result says whose it is, and an error does not.
+	// a result says whose it is, and an error does not: then it is of one that the host
+	// has accepted, rather than of one that may never have come to it.
 	n := gjson.GetBytes(m.Result(), "n").String()
+	var waits *request
 	for _, r := range rd.c.pending {
-		if r.id == string(m.ID()) && r.answers == 0 && (n == "" || n == r.n) {
-			rd.c.w.sometimes("answered on a GET")
-			rd.answered(r, m, lastResort)
-			return
+		if r.id == string(m.ID()) && r.answers == 0 && (n == "" || n == r.n) && (waits == nil || r.taken && !waits.taken) {
+			waits = r
 		}
+	}
+	if waits != nil {
+		rd.c.w.sometimes("answered on a GET")
+		rd.answered(waits, m, lastResort)
+		return
 	}
 	if rd.c.w.history.ofACopy(rd.c, string(m.ID())) || rd.c.w.history.toldAgain(rd.c, string(m.ID())) {
 		return

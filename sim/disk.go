@@ -35,8 +35,15 @@ type Disk struct {
 	// SameBoot: the boot number does not grow. Likewise.
 	SameBoot bool
 
-	seams       seams.Storage // taken out of the committer
-	syncs, lost int           // groups that became durable, and that a crash took back
+	// Forgets: a crash takes back also what was durable, the last of it. Likewise.
+	Forgets bool
+	seams   seams.Storage // taken out of the committer
+	// applied is told of each batch that can be read from now on.
+	applied func(id storage.ID, epoch uint64)
+	latest  *diskGroup // that became durable
+	upTo    time.Time  // what was written until then is durable
+
+	syncs, lost int // groups that became durable, and that a crash took back
 }
 
 // NewDisk returns an empty disk.
@@ -63,6 +70,10 @@ func (d *Disk) Open(p *Process) (storage.Store, error) {
 // or the power fails: of what was not durable, a prefix stays.
 func (d *Disk) Crash() {
 	keep := d.rand.IntN(len(d.unsynced) + 1)
+	if d.Forgets && d.latest != nil {
+		d.unsynced, keep = append([]*diskGroup{d.latest}, d.unsynced...), 0
+		d.latest = nil
+	}
 	for i := len(d.unsynced) - 1; i >= keep; i-- {
 		for _, undo := range slices.Backward(d.unsynced[i].undo) {
 			undo()
@@ -77,6 +88,24 @@ func (d *Disk) Durable(id storage.ID, key string) bool {
 	for _, g := range d.unsynced {
 		for _, w := range g.writes {
 			if w.ID == id && slices.ContainsFunc(w.Puts, func(e storage.Entry) bool { return e.Key == key }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// blocked reports that something takes more than a moment to be written, or can't be
+// read.
+func (d *Disk) blocked() bool {
+	return d.Full || d.FailReads || slices.ContainsFunc(d.unsynced, func(g *diskGroup) bool { return g.ready.Sub(d.s.now) > time.Second })
+}
+
+// holds reports that nothing of a value is on its way to the disk.
+func (d *Disk) holds(id storage.ID, key, value string) bool {
+	for _, g := range d.unsynced {
+		for _, w := range g.writes {
+			if w.ID == id && slices.ContainsFunc(w.Puts, func(e storage.Entry) bool { return e.Key == key && string(e.Value) == value }) {
 				return false
 			}
 		}
@@ -115,6 +144,8 @@ type diskGroup struct {
 	writes []storage.Write
 	undo   []func()
 	ready  time.Time
+	// written is when it was applied.
+	written time.Time
 }
 
 var errNoSpace = errors.New("no space left on device")
@@ -129,7 +160,11 @@ func (g *diskGroup) Apply() error {
 	for i := range g.writes {
 		g.undo = append(g.undo, d.image.Undo(&g.writes[i]))
 		d.image.Apply(&g.writes[i])
+		if d.applied != nil {
+			d.applied(g.writes[i].ID, g.writes[i].Epoch)
+		}
 	}
+	g.written = d.s.now
 	g.ready = d.s.now.Add(d.Latency())
 	d.unsynced = append(d.unsynced, g)
 	return nil
@@ -151,6 +186,7 @@ func (g *diskGroup) Wait() error {
 
 func (d *Disk) synced(g *diskGroup) {
 	if i := slices.Index(d.unsynced, g); i >= 0 {
+		d.latest, d.upTo = g, g.written
 		d.unsynced = slices.Delete(d.unsynced, 0, i+1)
 		d.syncs++
 	}

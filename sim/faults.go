@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/storage"
 )
 
 // faults are what can go wrong, by name. Each takes the host or the world as it
@@ -55,6 +56,7 @@ var faults = map[string]func(w *World, f *Fault){
 			by = -by
 		}
 		w.clockWrong += by
+		w.clockMoved += f.Takes
 		w.clockFar = max(w.clockFar, w.clockWrong.Abs())
 		w.host.p.Jump(by)
 		w.sometimes("clock")
@@ -125,12 +127,7 @@ func (w *World) sessionOf(n int) string {
 // resetIsolate resets an isolate, and looks whether that breaks all that lives in
 // it and nothing else.
 func (w *World) resetIsolate(h *host, n int, cause actor.Cause) {
-	before := map[string]uint64{}
-	for _, c := range w.clients {
-		if c.session != "" {
-			before[c.session] = h.actors.Epoch(objectOf(c.session))
-		}
-	}
+	before, lived := h.alive(), h.epochs(n)
 	reset := h.actors.ResetIsolate
 	if w.broken != nil && w.broken.ResetIsolate != nil {
 		reset = w.broken.ResetIsolate(h)
@@ -139,15 +136,42 @@ func (w *World) resetIsolate(h *host, n int, cause actor.Cause) {
 		panic(err)
 	}
 	w.sometimes("reset-isolate " + cause.String())
-	for _, id := range sortedKeys(before) {
-		if before[id] == 0 {
-			continue
-		}
-		here, now := h.actors.IsolateOf(objectOf(id)) == n, h.actors.Epoch(objectOf(id))
-		if here == (now == before[id]) {
-			w.history.violate("I10", "isolate %d was reset; session %s of isolate %d had epoch %d before and has %d", n, id, h.actors.IsolateOf(objectOf(id)), before[id], now)
+	for i, now := range h.alive() {
+		if i != n && now != before[i] {
+			w.history.violate("I10", "isolate %d was reset; isolate %d had %d objects before and has %d", n, i, before[i], now)
 		}
 	}
+	// One that was being evicted may take a moment.
+	h.p.AfterFunc(time.Second, func() {
+		now := h.epochs(n)
+		for _, id := range sortedIDs(lived) {
+			if now[id] == lived[id] {
+				w.history.violate("I10", "isolate %d was reset; %v has epoch %d as before", n, id, now[id])
+			}
+		}
+	})
+}
+
+// epochs are those of the objects in an isolate.
+func (h *host) epochs(isolate int) map[storage.ID]uint64 {
+	all := map[storage.ID]uint64{}
+	for id := range h.w.history.epochs {
+		if e := h.actors.Epoch(id); e != 0 && h.actors.IsolateOf(id) == isolate {
+			all[id] = e
+		}
+	}
+	return all
+}
+
+// alive is how many objects are in memory, by isolate.
+func (h *host) alive() []int64 {
+	all := make([]int64, h.w.plan.Isolates)
+	for i := range all {
+		for _, n := range h.actors.Isolate(i).Objects {
+			all[i] += n
+		}
+	}
+	return all
 }
 
 // heal ends everything that goes wrong.
@@ -158,6 +182,7 @@ func (w *World) heal() {
 	w.slowDisk, w.slowNet, w.stall = 0, 0, 0
 	w.host.p.Resume()
 	w.host.p.Jump(-w.clockWrong)
+	w.clockMoved += w.clockWrong.Abs()
 	w.clockWrong = 0
 	w.inHost(func(h *host) {
 		for _, a := range h.actors.Chaos().Armed() {

@@ -85,6 +85,7 @@ func NewPlan(seed uint64, profile string) (*Plan, error) {
 		g.p.BuildFails = 0.05
 	}
 	g.clients(4+g.IntN(12), 40)
+	g.calls(g.IntN(60))
 	make(g)
 	slices.SortStableFunc(g.p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	return g.p, nil
@@ -156,6 +157,20 @@ func (g *generator) tool() string {
 		return "die"
 	default:
 		return "never"
+	}
+}
+
+// calls adds n calls of objects that are no sessions.
+func (g *generator) calls(n int) {
+	for range n {
+		c := CallPlan{At: g.between(0, g.p.Length), Do: Calls[g.IntN(len(Calls)-1)], N: g.IntN(3), Takes: g.between(0, time.Minute)}
+		switch {
+		case g.chance(0.5):
+			c.Do = "add"
+		case g.chance(0.02):
+			c.Do = "hold-on"
+		}
+		g.p.Calls = append(g.p.Calls, c)
 	}
 }
 

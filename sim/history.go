@@ -3,11 +3,14 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/tidwall/gjson"
+
+	"github.com/kalpahost/kalpa/storage"
 )
 
 // history is what happened that anybody outside could see, and the judge of it.
@@ -16,9 +19,13 @@ type history struct {
 	requests []*request
 	byN      map[string]*request
 	sessions map[string]*seen
-	crashes  []time.Time
+	crashes  []crash
 	violated *Violation
+	promises
 }
+
+// crash is the end of a host's process, and up to when what it had written was durable.
+type crash struct{ at, upTo time.Time }
 
 // Violation is an invariant that does not hold.
 type Violation struct {
@@ -73,10 +80,11 @@ type seen struct {
 	ended     bool // a DELETE was sent
 	last      time.Time
 	residents int
+	used      time.Time // a POST has arrived
 }
 
 func newHistory(w *World) *history {
-	return &history{w: w, byN: map[string]*request{}, sessions: map[string]*seen{}}
+	return &history{w: w, byN: map[string]*request{}, sessions: map[string]*seen{}, promises: newPromises()}
 }
 
 func (h *history) session(id string) *seen {
@@ -182,8 +190,8 @@ func (h *history) toldAgain(c *client, id string) bool {
 			h.w.sometimes("told again after a last resort")
 			return true
 		}
-		if r.client == c && r.id == id && r.answers > 0 && slices.ContainsFunc(h.crashes, func(at time.Time) bool {
-			return at.Add(within).After(r.done) && r.done.Add(within).After(at)
+		if r.client == c && r.id == id && r.answers > 0 && slices.ContainsFunc(h.crashes, func(c crash) bool {
+			return c.at.Add(within).After(r.done) && r.done.Add(within).After(c.upTo)
 		}) {
 			h.w.sometimes("told again by a host that was killed")
 			return true
@@ -255,6 +263,12 @@ func (h *history) linearizable() {
 			return
 		}
 	}
+}
+
+func sortedIDs[V any](m map[storage.ID]V) []storage.ID {
+	ids := slices.Collect(maps.Keys(m))
+	slices.SortFunc(ids, func(a, b storage.ID) int { return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Name, b.Name)) })
+	return ids
 }
 
 func sortedKeys[V any](m map[string]V) []string {

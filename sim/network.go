@@ -26,6 +26,8 @@ type Network struct {
 	Server *Listener
 	// flushed is told what a front has sent, before it is on its way.
 	flushed func(*Exchange, []byte)
+	// arrived is told of each request that has reached a host.
+	arrived func(*Exchange)
 
 	open []*Exchange
 }
@@ -111,6 +113,9 @@ func (x *Exchange) arrive() {
 		return
 	}
 	x.p = l.Process
+	if x.n.arrived != nil {
+		x.n.arrived(x)
+	}
 	r, err := http.NewRequestWithContext(x.ctx, x.request.Method, "http://kalpa.example/mcp", bytes.NewReader(x.request.Body))
 	if err != nil {
 		panic(err)

@@ -2,14 +2,15 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/kalpahost/kalpa/internal/seams"
 )
 
-// parts are what can be broken by name, besides the teeth: each seam of the host's, and
-// the world itself.
+// parts are what can be broken by name: the world itself, each seam of the host's, and
+// the teeth.
 func parts() []*Broken {
 	// What a world draws must come from its seed alone. Here latencies do not.
 	all := []*Broken{{Name: "machine-clock", Profile: "swarm", Why: "two runs of one seed are not the same", World: func(w *World) {
@@ -21,7 +22,12 @@ func parts() []*Broken {
 		if err != nil {
 			panic(err) // it is one of the names
 		}
-		all = append(all, &Broken{Name: name, World: func(w *World) { w.seams, w.disk.seams = taken, taken.Storage }})
+		all = append(all, &Broken{Name: name, World: func(w *World) { w.seams = taken }})
+	}
+	for _, b := range teeth {
+		if !slices.ContainsFunc(all, func(o *Broken) bool { return o.Name == b.Name }) {
+			all = append(all, b)
+		}
 	}
 	return all
 }

@@ -42,6 +42,7 @@ type Plan struct {
 	BuildFails    float64
 
 	Clients []ClientPlan
+	Calls   []CallPlan
 	Faults  []Fault
 }
 
@@ -111,6 +112,9 @@ func (p *Plan) Write(w io.Writer) error {
 			line("op client="+c.Name, &c.Ops[j])
 		}
 	}
+	for i := range p.Calls {
+		line("call", &p.Calls[i])
+	}
 	for i := range p.Faults {
 		line("fault", &p.Faults[i])
 	}
@@ -174,11 +178,14 @@ func (p *Plan) readLine(n int, words []string) error {
 		c := &p.Clients[i]
 		c.Ops = append(c.Ops, Op{})
 		return readFields(&c.Ops[len(c.Ops)-1], words[2:])
+	case "call":
+		p.Calls = append(p.Calls, CallPlan{})
+		return readFields(&p.Calls[len(p.Calls)-1], words[1:])
 	case "fault":
 		p.Faults = append(p.Faults, Fault{})
 		return readFields(&p.Faults[len(p.Faults)-1], words[1:])
 	default:
-		return fmt.Errorf("%q begins no line of a plan; world, host, client, op and fault do", head)
+		return fmt.Errorf("%q begins no line of a plan; world, host, client, op, call and fault do", head)
 	}
 }
 
@@ -239,6 +246,11 @@ func (p *Plan) validate() error {
 	for i, f := range p.Faults {
 		if faults[f.Kind] == nil {
 			return fmt.Errorf("fault %d: %q is no fault; there are %s", i+1, f.Kind, strings.Join(sortedKeys(faults), ", "))
+		}
+	}
+	for _, c := range p.Calls {
+		if !slices.Contains(Calls, c.Do) {
+			return fmt.Errorf("%q is no call; there are %v", c.Do, Calls)
 		}
 	}
 	for _, c := range p.Clients {

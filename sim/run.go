@@ -76,6 +76,9 @@ func Run(p *Plan, o Options) (*Result, error) {
 	for i := range p.Clients {
 		w.clients = append(w.clients, w.newClient(&p.Clients[i]))
 	}
+	for i := range p.Calls {
+		w.s.After(p.Calls[i].At, func() { w.called(&p.Calls[i]) })
+	}
 	for i := range p.Faults {
 		f := &p.Faults[i]
 		w.s.After(f.At, func() {
@@ -97,6 +100,7 @@ func Run(p *Plan, o Options) (*Result, error) {
 		for _, c := range w.clients {
 			c.leave()
 		}
+		w.watch.quiet = w.host.actors.Alarms().Fired
 		err = w.s.Run(w.s.now.Add(2*p.Evict + time.Minute))
 	}
 	if err == nil && w.goesOn() {

@@ -48,7 +48,7 @@ func (v *server) Build(ctx context.Context, s mcp.Session) (mcp.Runtime, error) 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	rt := &resident{v: v, s: s, asked: map[wire.ID]*question{}}
+	rt := &resident{v: v, s: s, asked: map[wire.ID]*question{}, used: v.w.s.now}
 	if _, err := s.Charge(runtimeBytes); err != nil {
 		return nil, err
 	}
@@ -66,6 +66,9 @@ type resident struct {
 	closed bool
 	asks   int
 	asked  map[wire.ID]*question // of its requests to the client
+	calls  int                   // that have not been answered
+	used   time.Time             // something came or went
+	ending bool
 }
 
 type question struct {
@@ -75,6 +78,7 @@ type question struct {
 
 // Deliver implements mcp.Runtime.
 func (rt *resident) Deliver(_ context.Context, m wire.Message) error {
+	rt.used = rt.v.w.s.now
 	switch {
 	case m.Kind() == wire.Response:
 		if q := rt.asked[m.ID()]; q != nil {
@@ -92,6 +96,7 @@ func (rt *resident) Deliver(_ context.Context, m wire.Message) error {
 }
 
 func (rt *resident) answer(m wire.Message, result string) {
+	rt.used = rt.v.w.s.now
 	_ = rt.s.Send(context.Background(), wire.NewResult(m.ID(), []byte(result)), "") // a session that goes on without it wants no answer
 }
 
@@ -100,8 +105,10 @@ func (rt *resident) call(m wire.Message) {
 	n, d := args.Get("n").String(), time.Duration(args.Get("ms").Int())*time.Millisecond
 	tool := m.ParamString("name")
 	rt.v.w.history.started(rt.s.ID(), n)
+	rt.calls++
 	rt.v.w.tales.of(n, AtSession, AtRuntime, "%s", tool)
 	done := func(result string) {
+		rt.calls--
 		rt.v.w.tales.of(n, AtRuntime, AtSession, "result: %s", result)
 		rt.answer(m, fmt.Sprintf(`{"n":%q,"value":%q}`, n, result))
 	}
@@ -170,6 +177,7 @@ func (rt *resident) Close(context.Context) error {
 	if rt.closed {
 		return nil
 	}
+	rt.ending = true
 	rt.v.p.Sleep(rt.v.w.plan.Close.draw(rt.v.rand))
 	rt.closed = true
 	ids := make([]string, 0, len(rt.asked))

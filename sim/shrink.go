@@ -18,6 +18,7 @@ func Shrink(p *Plan, fails func(*Plan) bool) *Plan {
 	for s.found = true; s.found; {
 		s.found = false
 		s.drop(len(s.plan.Faults), func(p *Plan, from, to int) { p.Faults = slices.Delete(p.Faults, from, to) })
+		s.drop(len(s.plan.Calls), func(p *Plan, from, to int) { p.Calls = slices.Delete(p.Calls, from, to) })
 		s.drop(len(s.plan.Clients), (*Plan).dropClients)
 		for i := range s.plan.Clients {
 			s.drop(len(s.plan.Clients[i].Ops), func(p *Plan, from, to int) {
@@ -133,6 +134,7 @@ func (p *Plan) dropClients(from, to int) {
 func (p *Plan) clone() *Plan {
 	c := *p
 	c.Faults = slices.Clone(p.Faults)
+	c.Calls = slices.Clone(p.Calls)
 	c.Clients = slices.Clone(p.Clients)
 	for i := range c.Clients {
 		c.Clients[i].Ops = slices.Clone(c.Clients[i].Ops)

@@ -14,6 +14,8 @@ type watch struct {
 	samples  []Sample
 	answered []Latency
 	marks    []Mark
+	unsteady time.Time // the latest
+	quiet    uint64    // alarms that had fired when the clients left
 }
 
 // MarkKind tells marks apart.
@@ -94,6 +96,28 @@ func (w *World) latency(r *request) {
 	}
 }
 
+// graceOfLeases is how late an alarm may be moved to where it belongs.
+const graceOfLeases = 5 * time.Second
+
+// clientOf is the name of a session's client.
+func (w *World) clientOf(session string) string {
+	for _, c := range w.clients {
+		if c.session == session {
+			return c.name
+		}
+	}
+	return "?"
+}
+
+// steady reports that the host has done what it does without delay for a while, by a
+// clock that is right.
+func (w *World) steady() bool {
+	if w.clockMoved > 0 || w.host.p.paused || w.slowNet > 0 || w.stall > 0 || w.disk.blocked() {
+		w.watch.unsteady = w.s.now
+	}
+	return w.s.now.Sub(w.watch.unsteady) > 2*graceOfLeases
+}
+
 // look checks what must hold at any moment.
 func (w *World) look() {
 	if w.over {
@@ -105,6 +129,7 @@ func (w *World) look() {
 	if !h.up {
 		return
 	}
+	steady := w.steady()
 	// I7: whatever is resident has an alarm that will look after it.
 	for _, id := range sortedKeys(w.history.sessions) {
 		s := w.history.sessions[id]
@@ -113,6 +138,17 @@ func (w *World) look() {
 		}
 		if _, a := w.disk.image.Head(objectOf(id)); a.At.IsZero() {
 			w.history.violate("I7", "session %s has a runtime, and no alarm is armed", id)
+		} else if rt := s.resident; rt.calls == 0 && !rt.ending && steady {
+			// What is not used is looked after when the idle time-out has passed.
+			used := rt.used
+			if s.used.After(used) {
+				used = s.used
+			}
+			idle := used.Add(w.plan.Idle)
+			late, ends := a.At.Sub(idle), w.s.now.Sub(idle).Abs() < 2*time.Second
+			if w.s.now.Sub(used) > graceOfLeases && late > graceOfLeases && !ends {
+				w.history.violate("I7", "session %s of client %s was last used at %v and its alarm is at %v, %v after its idle time-out", id, w.clientOf(id), used.Sub(w.start), a.At.Sub(w.start), late)
+			}
 		}
 	}
 	// I8: no alarm spins.
@@ -121,6 +157,9 @@ func (w *World) look() {
 		w.history.violate("I8", "%d alarms have fired within %v for %d sessions", fired-h.fired, lookEvery, len(w.history.sessions))
 	}
 	h.fired = fired
+	if steady {
+		w.history.resting(h)
+	}
 	// I9: the gauge is the number of runtimes.
 	var resident int
 	for _, s := range w.history.sessions {
@@ -156,6 +195,10 @@ func (w *World) rest() {
 
 // left judges a world whose clients have left: no session is in memory.
 func (w *World) left() {
+	// I8: what is left to expire wakes a session now and then, and nothing else does.
+	if fired, most := w.host.actors.Alarms().Fired-w.watch.quiet, uint64(20+3*len(w.history.sessions)); fired > most {
+		w.history.violate("I8", "%d alarms have fired since the last client left, of %d sessions", fired, len(w.history.sessions))
+	}
 	for i := range w.plan.Isolates {
 		if n := w.host.actors.Isolate(i).Objects["mcp-session"]; n != 0 {
 			w.history.violate("I12", "%d sessions of isolate %d are in memory, and nobody uses them", n, i)
@@ -165,6 +208,7 @@ func (w *World) left() {
 
 // gone judges a world in which every session's lifetime has passed.
 func (w *World) gone() {
+	w.history.promised()
 	if left := w.disk.image.Objects("mcp-session", "", 10); len(left) > 0 {
 		rows := w.disk.image
 		var keys []string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/seams"
+	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/front"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/storage"
@@ -53,6 +54,7 @@ type World struct {
 	slowDisk, slowNet time.Duration
 	stall             time.Duration // of the next write
 	clockWrong        time.Duration
+	clockMoved        time.Duration // how far it was set, in all
 	clockFar          time.Duration // the most that it has been
 }
 
@@ -62,12 +64,12 @@ type host struct {
 	p        *Process
 	store    storage.Store
 	actors   *actor.Host
+	office   *office
 	sessions *session.Service
 	front    *front.Front
 	up       bool
 	began    time.Time
 	closing  bool // it is being shut down in order
-	late     bool // and was cut off
 	fired    uint64
 }
 
@@ -84,6 +86,12 @@ func newWorld(p *Plan, broken *Broken) *World {
 	}
 	w.disk.ReadDelay = func() time.Duration { return p.Reads.draw(w.disk.rand) }
 	w.net.flushed = w.leaves
+	w.net.arrived = func(x *Exchange) {
+		if id := x.request.Header["Mcp-Session-Id"]; id != "" && x.request.Method == "POST" {
+			w.history.session(id).used = s.now
+		}
+	}
+	w.disk.applied = w.history.written
 	if broken != nil && broken.World != nil {
 		broken.World(w)
 	}
@@ -110,10 +118,11 @@ func (w *World) boot() {
 func (h *host) run(boot int) (err error) {
 	w, p := h.w, h.p
 	log := slog.New(&w.notes)
+	w.disk.seams = w.seams.Storage
 	if h.store, err = w.disk.Open(p); err != nil {
 		return err
 	}
-	store := h.store
+	store := w.haunted(p, h.store, w.s.Rand(fmt.Sprint("ghosts ", boot)))
 	if w.broken != nil && w.broken.Store != nil {
 		store = w.broken.Store(w, store)
 	}
@@ -131,7 +140,11 @@ func (h *host) run(boot int) (err error) {
 	if err != nil {
 		return err
 	}
-	srv := session.Server{Name: "model", Plugin: &server{w: w, p: p, rand: w.s.Rand(fmt.Sprint("server ", boot))}}
+	var plugin mcp.Plugin = &server{w: w, p: p, rand: w.s.Rand(fmt.Sprint("server ", boot))}
+	if w.broken != nil && w.broken.Plugin != nil {
+		plugin = w.broken.Plugin(w, plugin)
+	}
+	srv := session.Server{Name: "model", Plugin: plugin}
 	srv.Policy = session.Policy{
 		IdleTimeout: w.plan.Idle, BuildTimeout: 30 * time.Second, ApprovalTimeout: w.plan.Approval, PausedCeiling: w.plan.Paused,
 		RunningCeiling: w.plan.Running, Retention: w.plan.Retention, Lifetime: w.plan.Lifetime,
@@ -158,6 +171,8 @@ func (h *host) run(boot int) (err error) {
 	if err != nil {
 		return err
 	}
+	h.office = h.open()
+	w.history.kept()
 	if err := h.actors.Start(); err != nil {
 		return err
 	}
@@ -189,9 +204,7 @@ func (w *World) crashed(h *host) {
 		w.net.Server = nil
 	}
 	w.net.crashed(h.p)
-	if !h.closing || h.late {
-		w.history.crashes = append(w.history.crashes, w.s.now)
-	}
+	w.history.crashes = append(w.history.crashes, crash{w.s.now, w.disk.upTo})
 	if !h.closing {
 		w.disk.Crash()
 		w.sometimes("the host crashed")
@@ -234,7 +247,7 @@ func (w *World) deploy(limit time.Duration) {
 		half := NewContext()
 		w.s.After(limit/2, func() { half.Cancel(context.DeadlineExceeded) })
 		_ = h.front.Shutdown(half) // what is left is cut off
-		h.late = h.actors.Shutdown(ctx) != nil
+		_ = h.actors.Shutdown(ctx) // what is left is reset
 		_ = h.sessions.Wait(ctx)
 		_ = h.store.Close()
 		w.sometimes("deployed")
@@ -249,6 +262,7 @@ func (w *World) built(rt *resident) {
 		w.history.violate("I4", "a runtime of session %s is built in epoch %d, after one in epoch %d", rt.s.ID(), e, s.epoch)
 	} else {
 		s.epoch = e
+		w.history.epochs[objectOf(rt.s.ID())] = e
 	}
 	if s.residents++; s.residents > 1 {
 		w.history.violate("I9", "session %s has two runtimes at once", rt.s.ID())
