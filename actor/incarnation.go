@@ -34,11 +34,11 @@ type incarnation struct {
 	touched atomic.Int64 // when it last handled an event, Unix nanoseconds
 	charged int64        // under isolate.mu
 
-	// turns, reads and criticals count begins and ends, for the watchdog; what it
-	// remembers of them is under the shard's lock. The constructor is the first of the
-	// critical sections.
-	turns, reads, criticals                          atomic.Uint64
-	turnStall, readStall, commitStall, criticalStall stall
+	// turns, reads, criticals, alarms and teardowns count begins and ends, for the
+	// watchdog; what it remembers of them is under the shard's lock. The constructor is
+	// the first of the critical sections.
+	turns, reads, criticals, alarms, teardowns                                  atomic.Uint64
+	turnStall, readStall, commitStall, criticalStall, alarmStall, teardownStall stall
 	// overran: it was broken by the watchdog. revoked: a task that held the baton
 	// goes on without an incarnation; the mailbox's own.
 	overran atomic.Bool
@@ -252,7 +252,7 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 	inc.alarm, inc.taken = storage.Alarm{}, false
 	inc.handling.Store(&row)
 	err = inc.guard("alarm", func() error {
-		inc.machine.Alarm(t, info, func(t *Turn, err error) {
+		inc.runHandler(t, info, func(t *Turn, err error) {
 			inc.alarmRan(t, row, err)
 			t.After(func() { ran(nil) })
 		})
@@ -263,6 +263,15 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 		return
 	}
 	t.end()
+}
+
+// runHandler runs the machine's alarm, for as long as the watchdog lets it.
+func (inc *incarnation) runHandler(t *Turn, info alarm.Info, done func(*Turn, error)) {
+	inc.alarms.Add(1)
+	inc.machine.Alarm(t, info, func(t *Turn, err error) {
+		inc.alarms.Add(1)
+		done(t, err)
+	})
 }
 
 // alarmRan completes the row in turn t, or sets the retry.

@@ -52,7 +52,7 @@ func (inc *incarnation) wake(t *Turn, ran func(error), info alarm.Info) {
 		}
 		inc.beginAll(t, work.Runs)
 		if work.Alarm {
-			inc.machine.Alarm(t, info, func(_ *Turn, err error) {
+			inc.runHandler(t, info, func(_ *Turn, err error) {
 				outcome := alarm.Succeeded
 				if err != nil {
 					outcome = alarm.Retried // for as long as a source wants it
@@ -130,7 +130,11 @@ func (inc *incarnation) destroy(t *Turn) {
 		})
 	}
 	if d, ok := inc.machine.(Destroyer); ok {
-		d.Destroy(t, done)
+		inc.teardowns.Add(1)
+		d.Destroy(t, func(t *Turn, err error) {
+			inc.teardowns.Add(1)
+			done(t, err)
+		})
 		return
 	}
 	done(t, nil)

@@ -19,6 +19,7 @@ const look = sweepTick * sweepParts
 const (
 	criticalLimit = 30 * time.Second
 	storageLimit  = 30 * time.Second
+	alarmLimit    = 15 * time.Minute
 )
 
 // stall is what the watchdog remembers of something that begins and ends again and
@@ -42,12 +43,12 @@ func (s *stall) lasts(n uint64) time.Duration {
 // overdue says what has outlasted its limit, nil for nothing. Called with the
 // shard's lock.
 func (inc *incarnation) overdue() *Error {
-	turns, criticals := inc.turns.Load(), inc.criticals.Load()
-	if turns%2 == 0 && turns == inc.turnStall.seen && inc.commitStall.seen%2 == 0 && criticals%2 == 0 {
+	turns, criticals, alarms, teardowns := inc.turns.Load(), inc.criticals.Load(), inc.alarms.Load(), inc.teardowns.Load()
+	if turns%2 == 0 && turns == inc.turnStall.seen && inc.commitStall.seen%2 == 0 && criticals%2 == 0 && alarms%2 == 0 && teardowns%2 == 0 {
 		return nil // it rests, and has since the last look
 	}
 	turn, read, commit := inc.turnStall.lasts(turns), inc.readStall.lasts(inc.reads.Load()), inc.commitStall.lasts(inc.gate.commits())
-	critical := inc.criticalStall.lasts(criticals)
+	critical, handler, teardown := inc.criticalStall.lasts(criticals), inc.alarmStall.lasts(alarms), inc.teardownStall.lasts(teardowns)
 	e := &Error{ID: inc.id, Epoch: inc.epoch}
 	limit := inc.h.o.TurnLimit
 	switch {
@@ -62,6 +63,11 @@ func (inc *incarnation) overdue() *Error {
 	case criticals != 1 && limit > 0 && turn >= limit:
 		e.Op, e.Cause, e.Err = "run", CPULimit, fmt.Errorf("one turn has been running for %v, and %v is the limit", turn, limit)
 		e.Hint = "let the object's code wait in State.Await"
+	case handler >= alarmLimit:
+		e.Op, e.Cause, e.Err = "alarm", Aborted, fmt.Errorf("its handler has been running for %v, and %v is the limit", handler, alarmLimit)
+		e.Hint = "let it do a part, and set the alarm for the rest"
+	case teardown >= alarmLimit:
+		e.Op, e.Cause, e.Err = "destroy", Aborted, fmt.Errorf("it has been running for %v, and %v is the limit", teardown, alarmLimit)
 	default:
 		return nil
 	}

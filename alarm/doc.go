@@ -74,7 +74,7 @@
 // index waits with them; later times are not affected.
 //
 // Slow handlers take up flights: with MaxInFlight of them running, the others
-// wait. The limit on a handler's time is the host's.
+// wait. The limit on a handler's time, 15 minutes, is the host's.
 //
 // # Concurrency
 //
