@@ -88,6 +88,9 @@ func TestAClockThatIsPutBackDoesNotPutOffAnAlarmsRetry(t *testing.T) {
 	}
 	c.Jump(morning.Add(-24 * time.Hour))
 	rearm()
+	if got := row(); !got.Set.Equal(before.Set) || got.Set.IsZero() {
+		t.Errorf("the row is %+v, want the time that it was set to in it", got)
+	}
 	if got, _ := alarm.Backoff(0, 1); row().Retry != 1 || row().At.Sub(c.Now()) <= 0 || row().At.Sub(c.Now()) > got {
 		t.Errorf("the row is %+v, %v away, want at most %v", row(), row().At.Sub(c.Now()), got)
 	}
