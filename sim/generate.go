@@ -73,7 +73,7 @@ func NewPlan(seed uint64, profile string) (*Plan, error) {
 		Seed: seed, Profile: profile, Length: 10 * time.Minute,
 		Isolates: 1 + g.IntN(4), Heap: 32 << 20, Evict: 10 * time.Second,
 		Idle: g.between(5*time.Second, time.Minute), Approval: 20 * time.Second, Paused: 40 * time.Second, Running: time.Minute,
-		Retention: g.between(5*time.Second, 30*time.Second), Lifetime: time.Hour,
+		Retention: g.between(5*time.Second, 30*time.Second), Lifetime: 30 * time.Minute,
 		Build: Spread{time.Millisecond, g.between(2*time.Millisecond, 3*time.Second)}, Close: Spread{0, g.between(time.Millisecond, 2*time.Second)},
 		Network: Spread{100 * time.Microsecond, g.between(time.Millisecond, 50*time.Millisecond)},
 		Sync:    Spread{50 * time.Microsecond, g.between(100*time.Microsecond, 10*time.Millisecond)},
@@ -84,7 +84,8 @@ func NewPlan(seed uint64, profile string) (*Plan, error) {
 	if g.chance(0.2) {
 		g.p.BuildFails = 0.05
 	}
-	g.clients(4+g.IntN(12), 40)
+	g.p.Reexecute = g.chance(0.3)
+	g.clients(4+g.IntN(12), 120)
 	g.calls(g.IntN(60))
 	make(g)
 	slices.SortStableFunc(g.p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
@@ -116,7 +117,7 @@ func (g *generator) clients(n, ops int) {
 		at := time.Duration(0)
 		for range 1 + g.IntN(ops) {
 			// Calls come in bursts, with rests that outlast the idle time-out between.
-			if g.chance(0.15) {
+			if g.chance(0.07) {
 				at += g.between(0, 3*g.p.Idle)
 			} else {
 				at += g.between(0, time.Second)

@@ -81,6 +81,10 @@ type seen struct {
 	last      time.Time
 	residents int
 	used      time.Time // a POST has arrived
+	built     int       // runtimes, so far
+	reaped    bool      // the last one has been closed in order
+	lastOf    uint64    // its epoch
+	suspect   time.Time // an alarm that seems too late
 }
 
 func newHistory(w *World) *history {
@@ -116,7 +120,12 @@ func (h *history) add(r *request) {
 // started is told by a runtime that it has got a request.
 func (h *history) started(session, n string) {
 	if r := h.byN[n]; r != nil {
-		r.runs++
+		if r.runs++; r.runs > 1 && r.client.kind != Repeater && r.copies == 0 {
+			h.w.sometimes("re-executed")
+			if tool := r.tool; !h.w.plan.Reexecute || r.runs > 2 || !slices.Contains(repeatable, tool) {
+				h.violate("I1", "request %s (%s) has run %d times", n, tool, r.runs)
+			}
+		}
 		if r.lost != nil && !r.lost.Started && r.client.kind != Repeater {
 			h.violate("I1", "request %s was lost with started: false, and the runtime got it after that", n)
 		}
@@ -129,9 +138,14 @@ func (h *history) started(session, n string) {
 // answered is told by a client of a response to a request. lastResort: the front
 // wrote it without the session.
 func (h *history) answered(r *request, value string, lost *lostError, lastResort bool) {
+	if r.answers > 0 && r.copies > r.told {
+		r.told++ // the one before was the copy's
+		return
+	}
 	r.answers++
 	if lastResort {
 		r.last++
+		h.w.sometimes("last resort")
 	}
 	r.done = h.w.s.now
 	switch {

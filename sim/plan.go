@@ -34,6 +34,7 @@ type Plan struct {
 	Running   time.Duration
 	Retention time.Duration
 	Lifetime  time.Duration
+	Reexecute bool // lost calls of tools that allow it are run again
 
 	// The world around it.
 	Build, Close  Spread // of runtimes
@@ -104,7 +105,7 @@ func (p *Plan) Write(w io.Writer) error {
 		fmt.Fprintln(b)
 	}
 	line("world", p, "Seed", "Profile", "Length", "Build", "Close", "Network", "Sync", "Reads", "BuildFails")
-	line("host", p, "Isolates", "Heap", "Evict", "Idle", "Approval", "Paused", "Running", "Retention", "Lifetime")
+	line("host", p, "Isolates", "Heap", "Evict", "Idle", "Approval", "Paused", "Running", "Retention", "Lifetime", "Reexecute")
 	for i := range p.Clients {
 		c := &p.Clients[i]
 		line("client", c)
@@ -221,6 +222,8 @@ func parseField(was any, s string) (any, error) {
 		return strconv.ParseInt(s, 10, 64)
 	case int:
 		return strconv.Atoi(s)
+	case bool:
+		return strconv.ParseBool(s)
 	case float64:
 		return strconv.ParseFloat(s, 64)
 	case actor.Cause:

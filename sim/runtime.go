@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -37,6 +38,9 @@ var Tools = []string{
 	"die",    // ends its process
 	"never",  // does not answer
 }
+
+// repeatable are those that may be run again when an execution was lost.
+var repeatable = []string{"echo", "slow", "stream"}
 
 // Build implements mcp.Plugin.
 func (v *server) Build(ctx context.Context, s mcp.Session) (mcp.Runtime, error) {
@@ -87,6 +91,12 @@ func (rt *resident) Deliver(_ context.Context, m wire.Message) error {
 		}
 	case m.Is("initialize"):
 		rt.answer(m, `{"protocolVersion":`+string(m.Param("protocolVersion"))+`,"capabilities":{"tools":{}},"serverInfo":{"name":"model","version":"1"}}`)
+	case m.Is("tools/list"):
+		tools := make([]string, len(Tools))
+		for i, name := range Tools {
+			tools[i] = fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"},"annotations":{"idempotentHint":%t}}`, name, slices.Contains(repeatable, name))
+		}
+		rt.answer(m, `{"tools":[`+strings.Join(tools, ",")+`]}`)
 	case m.Is("tools/call"):
 		rt.v.p.Go(func() { rt.call(m) })
 	case m.Kind() == wire.Request:

@@ -144,9 +144,13 @@ func (w *World) look() {
 			if s.used.After(used) {
 				used = s.used
 			}
-			idle := used.Add(w.plan.Idle)
-			late, ends := a.At.Sub(idle), w.s.now.Sub(idle).Abs() < 2*time.Second
-			if w.s.now.Sub(used) > graceOfLeases && late > graceOfLeases && !ends {
+			late := a.At.Sub(used.Add(w.plan.Idle))
+			switch {
+			case w.s.now.Sub(used) < graceOfLeases || late < graceOfLeases:
+				s.suspect = time.Time{}
+			case !s.suspect.Equal(a.At): // it may be about to be closed
+				s.suspect = a.At
+			default:
 				w.history.violate("I7", "session %s of client %s was last used at %v and its alarm is at %v, %v after its idle time-out", id, w.clientOf(id), used.Sub(w.start), a.At.Sub(w.start), late)
 			}
 		}
@@ -237,6 +241,7 @@ func (w *World) logged(r slog.Record) {
 	what := attrs["cause"]
 	switch {
 	case kind == StrikeMark:
+		w.sometimes(struck(attrs["point"], attrs["cause"]))
 		what = strings.TrimSpace(fmt.Sprintf("%s %s %s", attrs["point"], attrs["scope"], what))
 	case attrs["isolate"] != "":
 		what = fmt.Sprintf("isolate %s, %s", attrs["isolate"], what)

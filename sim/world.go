@@ -149,13 +149,16 @@ func (h *host) run(boot int) (err error) {
 		IdleTimeout: w.plan.Idle, BuildTimeout: 30 * time.Second, ApprovalTimeout: w.plan.Approval, PausedCeiling: w.plan.Paused,
 		RunningCeiling: w.plan.Running, Retention: w.plan.Retention, Lifetime: w.plan.Lifetime,
 	}
+	if w.plan.Reexecute {
+		srv.Reexecute = session.ReexecuteIdempotent
+	}
 	h.sessions, err = session.NewService(h.actors, session.Options{
 		Servers: []session.Server{srv}, Logger: log, TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: noop.NewMeterProvider(), Seams: w.seams.Session,
 	})
 	if err != nil {
 		return err
 	}
-	var sessions session.Sessions = h.sessions
+	var sessions session.Sessions = &watched{h.sessions, w}
 	if w.broken != nil && w.broken.Sessions != nil {
 		sessions = w.broken.Sessions(w, sessions)
 	}
@@ -182,6 +185,19 @@ func (h *host) run(boot int) (err error) {
 	w.mark(UpMark, fmt.Sprintf("host %d", boot))
 	w.tales.world(fmt.Sprintf("host %d is up", boot))
 	return nil
+}
+
+// watched notes which ways back are taken.
+type watched struct {
+	session.Sessions
+	w *World
+}
+
+func (s *watched) Send(ctx context.Context, id string, e session.Event) error {
+	if _, ok := e.(*session.Attach); ok {
+		s.w.sometimes("a front attached again")
+	}
+	return s.Sessions.Send(ctx, id, e)
 }
 
 // text is what ids are made of.
@@ -250,7 +266,7 @@ func (w *World) deploy(limit time.Duration) {
 		_ = h.actors.Shutdown(ctx) // what is left is reset
 		_ = h.sessions.Wait(ctx)
 		_ = h.store.Close()
-		w.sometimes("deployed")
+		w.sometimes("deploy")
 		h.p.Kill()
 	})
 }
@@ -264,6 +280,14 @@ func (w *World) built(rt *resident) {
 		s.epoch = e
 		w.history.epochs[objectOf(rt.s.ID())] = e
 	}
+	switch {
+	case s.built == 0:
+	case s.reaped && s.lastOf == rt.s.Epoch():
+		w.sometimes("rebuilt after idle")
+	default:
+		w.sometimes("rebuilt after a reset")
+	}
+	s.built, s.reaped, s.lastOf = s.built+1, false, rt.s.Epoch()
 	if s.residents++; s.residents > 1 {
 		w.history.violate("I9", "session %s has two runtimes at once", rt.s.ID())
 	}
@@ -278,7 +302,7 @@ func (w *World) reaped(rt *resident) {
 	s := w.history.session(rt.s.ID())
 	s.residents--
 	if s.resident == rt {
-		s.resident = nil
+		s.resident, s.reaped = nil, true
 	}
 	w.tales.tell("", rt.s.ID(), AtRuntime, AtRuntime, false, "the runtime is closed")
 	w.residents[w.isolateOf(rt.s.ID())]--
