@@ -5,8 +5,8 @@ TOOL  := $(GO) tool -modfile=tools/go.mod
 TESTS := $(TOOL) gotestsum --format pkgname --format-hide-empty-pkg
 
 # Packages with code whose mistakes are races. The end-to-end tests run the program
-# as it is built, without the detector.
-RACE   = $(shell $(GO) list ./... 2>/dev/null | grep -v -e '/e2e$$' -e '/internal/arch$$')
+# as it is built, without the detector; a simulated world runs on one goroutine at a time.
+RACE   = $(shell $(GO) list ./... 2>/dev/null | grep -v -e '/e2e$$' -e '/internal/arch$$' -e '/sim$$')
 
 .PHONY: help
 help: ## print this list
