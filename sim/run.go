@@ -105,7 +105,11 @@ func Run(p *Plan, o Options) (*Result, error) {
 	}
 	if err == nil && w.goesOn() {
 		w.left()
-		err = w.s.Run(w.s.now.Add(2 * p.Lifetime))
+		before := w.inMemory()
+		if err = w.s.Run(w.s.now.Add(2*p.Evict + 5*time.Second)); err == nil {
+			w.evicted(before)
+			err = w.s.Run(w.s.now.Add(2 * p.Lifetime))
+		}
 	}
 	if err == nil && w.goesOn() {
 		w.gone()

@@ -203,9 +203,27 @@ func (w *World) left() {
 	if fired, most := w.host.actors.Alarms().Fired-w.watch.quiet, uint64(20+3*len(w.history.sessions)); fired > most {
 		w.history.violate("I8", "%d alarms have fired since the last client left, of %d sessions", fired, len(w.history.sessions))
 	}
-	for i := range w.plan.Isolates {
-		if n := w.host.actors.Isolate(i).Objects["mcp-session"]; n != 0 {
-			w.history.violate("I12", "%d sessions of isolate %d are in memory, and nobody uses them", n, i)
+}
+
+// inMemory are the sessions that have an incarnation, with its epoch.
+func (w *World) inMemory() map[string]uint64 {
+	in := map[string]uint64{}
+	for _, id := range sortedKeys(w.history.sessions) {
+		if epoch := w.host.actors.Epoch(objectOf(id)); epoch != 0 {
+			in[id] = epoch
+		}
+	}
+	return in
+}
+
+// evicted judges that what was in memory a while ago is not any more. An alarm may
+// have woken a session meanwhile: then it is in another incarnation.
+func (w *World) evicted(before map[string]uint64) {
+	now := w.inMemory()
+	for _, id := range sortedKeys(before) {
+		if now[id] == before[id] {
+			w.history.violate("I12", "session %s is in memory, and nobody uses it", id)
+			return
 		}
 	}
 }
