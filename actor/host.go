@@ -127,6 +127,7 @@ func (o *Options) defaults() error {
 // Host runs the objects of one process.
 type Host struct {
 	o          Options
+	began      time.Time
 	log        *slog.Logger
 	sys        *pa.ActorSystem
 	classes    map[string]func() Machine
@@ -165,7 +166,7 @@ func NewHost(o Options) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		o: o, log: o.Logger,
+		o: o, log: o.Logger, began: o.Clock.Now(),
 		classes: map[string]func() Machine{},
 		sys: pa.NewActorSystem(pa.WithLoggerFactory(func(*pa.ActorSystem) *slog.Logger {
 			return slog.New(slog.DiscardHandler)

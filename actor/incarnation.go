@@ -31,7 +31,7 @@ type incarnation struct {
 	cancel  context.CancelCauseFunc
 
 	broken  atomic.Pointer[Error]
-	touched atomic.Int64 // when it last handled an event, Unix nanoseconds
+	touched atomic.Int64 // when it last handled an event, in nanoseconds since the host began
 	charged int64        // under isolate.mu
 
 	// turns, reads, criticals, alarms and teardowns count begins and ends, for the
@@ -73,7 +73,7 @@ type incarnation struct {
 func newIncarnation(h *Host, id storage.ID, epoch uint64, m Machine) *incarnation {
 	inc := &incarnation{h: h, id: id, epoch: epoch, isolate: h.isolateOf(id), shard: h.dir.shard(id), machine: m}
 	inc.ctx, inc.cancel = context.WithCancelCause(context.Background())
-	inc.touched.Store(h.o.Clock.Now().UnixNano())
+	inc.touch()
 	return inc
 }
 
@@ -163,7 +163,7 @@ func (inc *incarnation) handle(e envelope) {
 		}
 		return
 	}
-	inc.touched.Store(inc.h.o.Clock.Now().UnixNano())
+	inc.touch()
 	inc.turns.Add(1)
 	defer inc.turned()
 	t := inc.turn()
@@ -439,5 +439,13 @@ func (inc *incarnation) failedRun(e *Error) *failedRun {
 	return &failedRun{row: *row, at: inc.h.o.Clock.Now(), err: e}
 }
 
+// touch notes that the incarnation handles an event. It does so by the monotonic clock:
+// a wall clock that is put back must not keep what rests in memory.
+func (inc *incarnation) touch() {
+	inc.touched.Store(int64(inc.h.o.Clock.Now().Sub(inc.h.began)))
+}
+
 // restsSince is when the incarnation last handled an event.
-func (inc *incarnation) restsSince() time.Time { return time.Unix(0, inc.touched.Load()) }
+func (inc *incarnation) restsSince() time.Time {
+	return inc.h.began.Add(time.Duration(inc.touched.Load()))
+}

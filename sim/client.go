@@ -261,6 +261,24 @@ func (c *client) unanswered(r *request) *request {
 	return r
 }
 
+// mistaken is a request of which an error was taken for its answer that was another's,
+// with the same id, as a result shows now.
+func (c *client) mistaken(n string) *request {
+	r := c.w.history.byN[n]
+	if r == nil || r.client != c || r.lost == nil {
+		return nil
+	}
+	for _, o := range c.pending {
+		if o.id == r.id && o.answers == 0 {
+			o.answers, o.last, o.lost, o.done = r.answers, r.last, r.lost, r.done
+			r.answers, r.last, r.lost = 0, 0, nil
+			c.drop(o)
+			return r
+		}
+	}
+	return nil
+}
+
 // leave ends all that the client has open.
 func (c *client) leave() {
 	c.closing = true
@@ -461,6 +479,9 @@ func (rd *reader) response(m wire.Message, lastResort bool) {
 		if r.id == string(m.ID()) && r.answers == 0 && (n == "" || n == r.n) && (waits == nil || r.taken && !waits.taken) {
 			waits = r
 		}
+	}
+	if waits == nil && n != "" {
+		waits = rd.c.mistaken(n)
 	}
 	if waits != nil {
 		rd.c.w.sometimes("answered on a GET")

@@ -42,6 +42,7 @@ type Disk struct {
 	applied func(id storage.ID, epoch uint64)
 	latest  *diskGroup // that became durable
 	upTo    time.Time  // what was written until then is durable
+	refused time.Time  // when a read failed last
 
 	syncs, lost int // groups that became durable, and that a crash took back
 }
@@ -215,6 +216,7 @@ func (s *diskStore) read(ctx context.Context, op string, id storage.ID, invalid 
 		}
 	}
 	if s.d.FailReads {
+		s.d.refused = s.d.s.now
 		return &storage.Error{Op: op, ID: id, Err: errUnreadable}
 	}
 	return nil

@@ -65,7 +65,7 @@ var faults = map[string]func(w *World, f *Fault){
 	"slow-disk": func(w *World, f *Fault) {
 		w.slowDisk += 20 * time.Millisecond
 		w.sometimes("slow-disk")
-		w.s.After(f.Takes, func() { w.slowDisk -= 20 * time.Millisecond })
+		w.s.After(f.Takes, func() { w.slowDisk = max(w.slowDisk-20*time.Millisecond, 0) })
 	},
 	// stall makes one write take so long that the host gives it up.
 	"stall": func(w *World, f *Fault) { w.stall = f.Takes; w.sometimes("stall") },
@@ -94,7 +94,7 @@ var faults = map[string]func(w *World, f *Fault){
 	"slow-net": func(w *World, f *Fault) {
 		w.slowNet += 200 * time.Millisecond
 		w.sometimes("slow-net")
-		w.s.After(f.Takes, func() { w.slowNet -= 200 * time.Millisecond })
+		w.s.After(f.Takes, func() { w.slowNet = max(w.slowNet-200*time.Millisecond, 0) })
 	},
 	// repeat sends a copy of a request that is under way.
 	"repeat": func(w *World, _ *Fault) {

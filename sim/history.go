@@ -24,8 +24,9 @@ type history struct {
 	promises
 }
 
-// crash is the end of a host's process, and up to when what it had written was durable.
-type crash struct{ at, upTo time.Time }
+// crash is the end of a host's process: up to when what it had written was durable, and
+// when a read failed last.
+type crash struct{ at, upTo, refused time.Time }
 
 // Violation is an invariant that does not hold.
 type Violation struct {
@@ -205,7 +206,7 @@ func (h *history) toldAgain(c *client, id string) bool {
 			return true
 		}
 		if r.client == c && r.id == id && r.answers > 0 && slices.ContainsFunc(h.crashes, func(c crash) bool {
-			return c.at.Add(within).After(r.done) && r.done.Add(within).After(c.upTo)
+			return c.at.Add(within).After(r.done) && (r.done.Add(within).After(c.upTo) || c.refused.After(r.done))
 		}) {
 			h.w.sometimes("told again by a host that was killed")
 			return true

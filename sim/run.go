@@ -64,6 +64,7 @@ func Run(p *Plan, o Options) (*Result, error) {
 	}
 	began := wall()
 	w := newWorld(p, o.Broken)
+	w.told = p
 	w.s.onStep, w.goOn = o.Steps, o.GoOn
 	if o.Seams != (seams.Seams{}) {
 		w.seams = o.Seams
@@ -133,7 +134,7 @@ func (p *Plan) settle() time.Duration {
 
 func (w *World) result(began time.Time) *Result {
 	r := &Result{
-		Plan: w.plan, Violation: w.history.violated, Notes: w.notes.last(), Steps: w.s.steps, Virtual: w.s.now.Sub(w.start), Real: wall().Sub(began),
+		Plan: w.told, Violation: w.history.violated, Notes: w.notes.last(), Steps: w.s.steps, Virtual: w.s.now.Sub(w.start), Real: wall().Sub(began),
 		Boots: w.boots, Trace: w.s.trace, Covered: maps.Clone(w.covered), Samples: w.watch.samples, Latencies: w.watch.answered,
 		Marks: w.watch.marks, Torn: w.disk.lost,
 	}

@@ -27,6 +27,7 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type World struct {
 	s       *Scheduler
 	plan    *Plan
+	told    *Plan // what Run was given; a broken world may have changed it
 	start   time.Time
 	disk    *Disk
 	net     *Network
@@ -220,7 +221,7 @@ func (w *World) crashed(h *host) {
 		w.net.Server = nil
 	}
 	w.net.crashed(h.p)
-	w.history.crashes = append(w.history.crashes, crash{w.s.now, w.disk.upTo})
+	w.history.crashes = append(w.history.crashes, crash{w.s.now, w.disk.upTo, w.disk.refused})
 	if !h.closing {
 		w.disk.Crash()
 		w.sometimes("the host crashed")

@@ -56,6 +56,22 @@ func TestConfirmedFlushIsWrittenDownBetweenResets(t *testing.T) {
 	}
 }
 
+// Also when nobody comes to the session any more, until the host ends in order.
+func TestConfirmedFlushIsWrittenDownWhenNobodyComes(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	l := c.post(call("7", "echo")).wait()
+	at, err := session.ParseEventID(l.frames[len(l.frames)-1].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.host.Reset(c.object(), actor.MemoryLimit, nil)
+	w.within(5*time.Second, "the stream's row says that its client has all", func() bool {
+		row, err := w.store.Get(t.Context(), c.object(), "s/"+at.Stream)
+		return err == nil && strings.Contains(string(row), `"done":true`)
+	})
+}
+
 // The same when storage can't be read at the moment of the flush, so that nobody can
 // say whether there is such a session.
 func TestConfirmedFlushOutlivesAFailedRead(t *testing.T) {

@@ -24,6 +24,8 @@ func (obj *object) Start(t *actor.Turn) error {
 	obj.post = t.Poster()
 	obj.links = map[*Socket]func(){}
 	obj.s = newState(t.ID().Name, t.Epoch(), obj.svc)
+	id := t.ID()
+	t.OnBreak(func(error) { obj.svc.writesDown(id) })
 	// The deadlines are the session's own: the schedule layer knows nothing of them,
 	// and whatever it makes of the alarm, they are asserted again after it.
 	idle, keep := obj.s.sources(obj.svc.seams)

@@ -206,6 +206,20 @@ func (s *Service) known(ctx context.Context, id storage.ID, e Event) error {
 	return err
 }
 
+// writesDown wakes a session that was reset before it had written down what its
+// clients have: nobody else may come to it until the host ends, and then it would be
+// forgotten.
+func (s *Service) writesDown(id storage.ID) {
+	if len(s.confirmed.of(id.Name)) == 0 {
+		return
+	}
+	s.host.Clock().AfterFunc(writeDownAfter, func() { _ = s.host.Send(id, tidy{}, func(error) {}) }) // a host that ends takes nothing more
+}
+
+// writeDownAfter is when a session that was reset is woken to write down what its
+// clients have; and again, when that has failed.
+const writeDownAfter = time.Second
+
 // At tells that a request of a session has come to a point at which a reset can be
 // provoked.
 func (s *Service) At(p actor.Point, id string, request wire.Message) {

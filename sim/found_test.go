@@ -1,0 +1,45 @@
+package sim
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/kalpahost/kalpa/actor"
+)
+
+// What rests leaves memory also when the wall clock was put back.
+func TestRestIsMeasuredByTheMonotonicClock(t *testing.T) {
+	s := NewScheduler(1, begin)
+	d, p := NewDisk(s), s.NewProcess()
+	class := actor.Define("thing", func(context.Context, *actor.State) (*struct{}, error) { return &struct{}{}, nil })
+	touch := actor.Method(class, "touch", func(*struct{}, context.Context, int) (int, error) { return 0, nil })
+	var h *actor.Host
+	p.Go(func() {
+		store, err := d.Open(p)
+		if err == nil {
+			h, err = actor.NewHost(actor.Options{
+				Store: store, Clock: p, Runner: p, EvictAfter: 10 * time.Second, Dispatcher: p, Mailbox: p.Mailbox, Random: s.Rand("host"),
+			})
+		}
+		if err == nil {
+			class.Register(h)
+			err = h.Start()
+		}
+		if err == nil {
+			_, err = touch.Do(context.Background(), h.Stub(class.ID("a")), 0)
+		}
+		if err != nil || !h.Active(class.ID("a")) {
+			t.Errorf("in memory: %v, %v", h.Active(class.ID("a")), err)
+		}
+		p.Jump(-time.Hour)
+	})
+	if err := s.Run(begin.Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if h.Active(class.ID("a")) {
+		t.Error("it is still in memory")
+	}
+	p.Kill()
+	s.Close()
+}
