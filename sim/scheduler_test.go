@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,18 @@ import (
 	"github.com/kalpahost/kalpa/sim"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := goleak.Find(abandoned...); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// abandoned leaves out the goroutines of worlds that are broken on purpose, of which
+// one may panic with a lock in its hand: it can't be closed.
+var abandoned []goleak.Option
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 

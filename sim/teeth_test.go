@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/kalpahost/kalpa/sim"
 )
 
@@ -16,6 +18,10 @@ const mostSeeds = 200
 // What is broken on purpose is found, by the invariant that it breaks. The plan of the
 // first seed that finds it goes without a violation when nothing is broken.
 func TestTeeth(t *testing.T) {
+	if err := goleak.Find(); err != nil {
+		t.Error(err) // of another test
+	}
+	t.Cleanup(func() { abandoned = append(abandoned, goleak.IgnoreCurrent()) })
 	bitten := map[string]int{}
 	for _, b := range sim.Teeth() {
 		if *tooth != "" && b.Name != *tooth {
