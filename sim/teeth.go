@@ -241,18 +241,18 @@ type sender struct {
 	session.Sessions
 	w    *World
 	rand *rand.Rand
-	send func(s *sender, ctx context.Context, id string, e session.Event) error
+	send func(ctx context.Context, s *sender, id string, e session.Event) error
 }
 
 func (s *sender) Send(ctx context.Context, id string, e session.Event) error {
-	return s.send(s, ctx, id, e)
+	return s.send(ctx, s, id, e)
 }
 
-func sendWith(f func(*sender, context.Context, string, session.Event) error) func(*World, session.Sessions) session.Sessions {
+func sendWith(f func(context.Context, *sender, string, session.Event) error) func(*World, session.Sessions) session.Sessions {
 	return func(w *World, s session.Sessions) session.Sessions { return &sender{s, w, w.s.Rand("broken"), f} }
 }
 
-func forgetsOwed(s *sender, ctx context.Context, id string, e session.Event) error {
+func forgetsOwed(ctx context.Context, s *sender, id string, e session.Event) error {
 	if a, ok := e.(*session.Attach); ok {
 		a.Socket.Open(session.Opening{Streaming: true})
 		a.Socket.End(session.End{Kind: session.Final})
@@ -261,14 +261,14 @@ func forgetsOwed(s *sender, ctx context.Context, id string, e session.Event) err
 	return s.Sessions.Send(ctx, id, e)
 }
 
-func forgetsSessions(s *sender, ctx context.Context, id string, e session.Event) error {
+func forgetsSessions(ctx context.Context, s *sender, id string, e session.Event) error {
 	if p, ok := e.(*session.Post); ok && !p.Create && s.rand.IntN(50) == 0 {
 		return session.ErrUnknown
 	}
 	return s.Sessions.Send(ctx, id, e)
 }
 
-func fromBefore(s *sender, ctx context.Context, id string, e session.Event) error {
+func fromBefore(ctx context.Context, s *sender, id string, e session.Event) error {
 	if g, ok := e.(*session.Get); ok && g.After != "" {
 		if at, err := session.ParseEventID(g.After); err == nil && at.Seq > 0 {
 			at.Seq--

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"time"
 
@@ -88,7 +89,7 @@ func newWorld(p *Plan, broken *Broken) *World {
 	w.disk.ReadDelay = func() time.Duration { return p.Reads.draw(w.disk.rand) }
 	w.net.flushed = w.leaves
 	w.net.arrived = func(x *Exchange) {
-		if id := x.request.Header["Mcp-Session-Id"]; id != "" && x.request.Method == "POST" {
+		if id := x.request.Header["Mcp-Session-Id"]; id != "" && x.request.Method == http.MethodPost {
 			w.history.session(id).used = s.now
 		}
 	}
