@@ -347,7 +347,7 @@ func TestNeverReaderIsCut(t *testing.T) {
 // that reads slowly but steadily gets all of it.
 func TestSteadyReaderIsNotCut(t *testing.T) {
 	data := strings.Repeat("x", 16<<20)
-	s := serve(t, Options{WriteLimit: 300 * time.Millisecond, Pending: 32 << 20}, func(_ string, e session.Event) error {
+	s := serve(t, Options{WriteLimit: 800 * time.Millisecond, Pending: 32 << 20}, func(_ string, e session.Event) error {
 		if sock := socketOf(e); sock != nil {
 			opened(sock)
 			pushed(sock, "s.1.1", "1", data)
