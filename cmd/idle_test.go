@@ -21,6 +21,7 @@ func listen(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: listen URL")
 	}
+	session := ts.Getenv("SESSION") // here: the script goes on setting variables meanwhile
 	ctx, cancel := context.WithCancel(context.Background())
 	opened, ended := make(chan struct{}), make(chan struct{})
 	get := func(after string) (last string) {
@@ -30,7 +31,7 @@ func listen(ts *testscript.TestScript, neg bool, args []string) {
 			return last
 		}
 		request.Header.Set("Accept", "text/event-stream")
-		request.Header.Set("Mcp-Session-Id", ts.Getenv("SESSION"))
+		request.Header.Set("Mcp-Session-Id", session)
 		if after != "" {
 			request.Header.Set("Last-Event-ID", after)
 		}
