@@ -119,6 +119,10 @@ func serve(ctx context.Context, c *config.Config, stdout io.Writer, logger *slog
 		return err
 	}
 	h.announce(stdout)
+	notify(logger, serving)
+	beating, rest := context.WithCancel(context.WithoutCancel(ctx))
+	defer rest()
+	go h.beat(beating)
 
 	var failed error
 	select {
@@ -129,6 +133,7 @@ func serve(ctx context.Context, c *config.Config, stdout io.Writer, logger *slog
 		logger.Error("ending", "error", failed)
 	}
 
+	notify(logger, ending)
 	done := make(chan error, 1)
 	go func() { done <- h.drain(c.Drain) }()
 	asked, late := time.Now(), time.After(c.Drain+closeMargin)
