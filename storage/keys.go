@@ -122,6 +122,12 @@ func ClassBounds(class, after string) (lower, upper []byte) {
 	return lower, upper
 }
 
+// ObjectBounds are the bounds of all rows of all objects.
+func ObjectBounds() (lower, upper []byte) { return []byte{tagRows}, []byte{tagRows + 1} }
+
+// AfterClass is the first key behind all rows of a class.
+func AfterClass(class string) []byte { return append(append([]byte{tagRows}, class...), 0x01) }
+
 // RowBounds are the bounds of the rows that a range selects. If lower is not
 // below upper, there are none.
 func RowBounds(id ID, r Range) (lower, upper []byte) {

@@ -145,6 +145,10 @@ var (
 	ErrForeign = errors.New("the folder is not a kalpa store")
 	// ErrNewerFormat: the store was written by a newer kalpa.
 	ErrNewerFormat = errors.New("the store has a newer format")
+	// ErrNoStore: there is no store in the folder that was to be looked at.
+	ErrNoStore = errors.New("there is no kalpa store here")
+	// ErrDamaged: files of the store are not what was written into them, or are gone.
+	ErrDamaged = errors.New("the store is damaged")
 	// ErrReadOnly: the folder or the file system can't be written.
 	ErrReadOnly = errors.New("the data folder can't be written")
 )

@@ -2,6 +2,7 @@ package pebble_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func TestIndexEntryThatDoesNotDecodeIsSetAside(t *testing.T) {
 	if err := db.Set(index(2, storage.ID{Class: "c", Name: "c"}), []byte{0xff}, engine.NoSync); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != nil {
+	if err := errors.Join(db.Close(), fs.Remove("data/kalpa-witness")); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer

@@ -18,6 +18,11 @@ type backend struct {
 	front front
 
 	durability storage.Durability
+	readOnly   bool
+	boot       uint32 // the one that is under way
+
+	// writing is held by each write, and by who wants none meanwhile.
+	writing sync.Mutex
 
 	ranges int // range deletions since the last flush that they asked for
 
@@ -43,28 +48,43 @@ func (b *backend) failed(err error) {
 // store's durability: a power cut may take events away, but it must not make an
 // epoch begin again that a client has seen.
 func (b *backend) NextBoot() (uint32, error) {
-	v, err := b.get(storage.BootKey)
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	boot, err := b.lastBoot()
 	if err != nil {
 		return 0, err
-	}
-	var boot uint32
-	switch len(v) {
-	case 0:
-	case 4:
-		boot = binary.BigEndian.Uint32(v)
-	default:
-		return 0, fmt.Errorf("a malformed boot row %x", v)
 	}
 	if boot >= storage.MaxBoot {
 		return 0, &storage.Error{Op: "open", Err: storage.ErrBootsExhausted,
 			Hint: "copy the objects into a new store"}
 	}
 	boot++
-	err = b.db.Set(storage.BootKey, binary.BigEndian.AppendUint32(nil, boot), pebble.Sync)
+	if b.readOnly {
+		b.boot = boot
+		return boot, nil
+	}
+	return boot, b.setBoot(boot)
+}
+
+func (b *backend) setBoot(boot uint32) error {
+	b.boot = boot
+	err := b.db.Set(storage.BootKey, binary.BigEndian.AppendUint32(nil, boot), pebble.Sync)
 	if err == nil && b.durability == storage.Relaxed {
 		err = b.db.Flush() // tables are synced, and only the log is not
 	}
-	return boot, err
+	return err
+}
+
+// lastBoot is the number of the last boot that is stored.
+func (b *backend) lastBoot() (uint32, error) {
+	v, err := b.get(storage.BootKey)
+	switch {
+	case err != nil || len(v) == 0:
+		return 0, err
+	case len(v) != 4:
+		return 0, fmt.Errorf("a malformed boot row %x", v)
+	}
+	return binary.BigEndian.Uint32(v), nil
 }
 
 // Head implements storage.Backend. An object without a fence row has never been
@@ -198,7 +218,10 @@ func (g *group) Apply() (err error) {
 			err = gaveUp(p)
 		}
 	}()
-	if err := g.backend.db.ApplyNoSyncWait(g.batch, pebble.Sync); err != nil {
+	g.backend.writing.Lock()
+	err = g.backend.db.ApplyNoSyncWait(g.batch, pebble.Sync)
+	g.backend.writing.Unlock()
+	if err != nil {
 		return err
 	}
 	if !g.earliest.IsZero() {

@@ -32,17 +32,23 @@ const (
 
 const categoryUnspecified = vfs.WriteCategoryUnspecified
 
+var markerText = fmt.Sprintf("This folder is a kalpa store. Nothing else belongs here.\nformat %d\n", storage.FormatVersion)
+
 // folder is a store's folder, locked by this process.
 type folder struct {
 	fs   vfs.FS
 	dir  string
 	lock *pebble.Lock
+	// readOnly: the folder is there, and stays as it is.
+	readOnly bool
+	contact  string
 }
 
 // openFolder makes sure that dir is a store of ours, or makes it one, and locks
 // it. A folder that is refused is left as it was.
-func openFolder(fs vfs.FS, dir string) (*folder, error) {
-	f := &folder{fs: fs, dir: dir}
+func openFolder(o *Options) (*folder, error) {
+	fs, dir := o.FS, o.Dir
+	f := &folder{fs: fs, dir: dir, readOnly: o.ReadOnly, contact: o.Contact}
 	names, err := f.list()
 	if err != nil {
 		return nil, err
@@ -64,6 +70,8 @@ func openFolder(fs vfs.FS, dir string) (*folder, error) {
 func (f *folder) list() ([]string, error) {
 	info, err := f.fs.Stat(f.dir)
 	switch {
+	case isNotExist(err) && f.readOnly:
+		return nil, f.missing()
 	case isNotExist(err):
 		if err := f.create(); err != nil {
 			return nil, f.fail(err)
@@ -110,6 +118,9 @@ func (f *folder) create() error {
 // check refuses a folder that is not ours or that we are too old for.
 func (f *folder) check(names []string) error {
 	if !slices.Contains(names, markerName) {
+		if f.readOnly {
+			return f.missing()
+		}
 		for _, n := range names {
 			// What a start leaves behind that ended before its marker was durable.
 			if n != pebbleLock && n != markerName+".new" && n != holderName {
@@ -120,6 +131,12 @@ func (f *folder) check(names []string) error {
 			}
 		}
 		return nil
+	}
+	if slices.Contains(names, backupName) && !f.readOnly {
+		return &storage.Error{
+			Op: "open", Path: f.dir, Err: fmt.Errorf("%w: it is a backup of one", storage.ErrForeign),
+			Hint: "kalpa restore " + f.dir + " --data FOLDER makes a store of it",
+		}
 	}
 	version, err := f.version()
 	if err != nil {
@@ -133,7 +150,7 @@ func (f *folder) check(names []string) error {
 		if strings.Contains(err.Error(), "unknown format major version") {
 			return f.newer(err.Error())
 		}
-		return f.fail(err)
+		return f.engineFail(err)
 	}
 	if desc.FormatMajorVersion > pebble.FormatNewest {
 		return f.newer(fmt.Sprintf("engine format %d, and this kalpa knows %d", desc.FormatMajorVersion, pebble.FormatNewest))
@@ -183,13 +200,15 @@ func (f *folder) settleIn() error {
 	if err := f.check(names); err != nil {
 		return err
 	}
+	if err := f.sweepCheckpoints(names); err != nil {
+		return f.fail(err)
+	}
 	if !slices.Contains(names, markerName) {
-		text := fmt.Sprintf("This folder is a kalpa store. Nothing else belongs here.\nformat %d\n", storage.FormatVersion)
-		if err := f.write(markerName, text); err != nil {
+		if err := f.write(markerName, markerText); err != nil {
 			return f.fail(err)
 		}
 	}
-	if err := f.write(holderName, fmt.Sprintf("pid %d\n", os.Getpid())); err != nil {
+	if err := f.write(holderName, Holder{os.Getpid(), f.contact}.String()); err != nil && !f.readOnly {
 		return f.fail(err)
 	}
 	return nil
@@ -247,11 +266,8 @@ func (f *folder) lockError(err error) error {
 		return f.fail(err)
 	}
 	who := "another process"
-	if file, err := f.fs.Open(f.fs.PathJoin(f.dir, holderName)); err == nil {
-		if text, err := io.ReadAll(io.LimitReader(file, 64)); err == nil && len(text) > 0 {
-			who = "another kalpa, " + strings.TrimSpace(string(text))
-		}
-		_ = file.Close()
+	if h := readHolder(f.fs, f.dir); h.PID != 0 {
+		who = fmt.Sprintf("another kalpa, pid %d", h.PID)
 	}
 	return &storage.Error{
 		Op: "open", Path: f.dir, Err: fmt.Errorf("%w: %s", storage.ErrLocked, who),
@@ -276,6 +292,19 @@ func (f *folder) fail(err error) error {
 		e.Hint = "the disk is full"
 	}
 	return e
+}
+
+// engineFail explains an error of the engine about the folder's files.
+func (f *folder) engineFail(err error) error {
+	if damaged(err) {
+		return f.damage(err)
+	}
+	return f.fail(err)
+}
+
+// missing is the error for who wants to look at a store that is not there.
+func (f *folder) missing() error {
+	return &storage.Error{Op: "open", Path: f.dir, Err: storage.ErrNoStore, Hint: "name the data folder of a host; kalpa serve makes a new one"}
 }
 
 func readOnly(err error) bool {

@@ -226,7 +226,7 @@ func TestANewerKeyLayoutIsRefused(t *testing.T) {
 	if err := db.Set(storage.FormatKey, []byte{0, 0, 0, 2}, engine.Sync); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != nil {
+	if err := errors.Join(db.Close(), fs.Remove("/data/kalpa-witness")); err != nil {
 		t.Fatal(err)
 	}
 	_, err = pebble.Open(pebble.Options{Dir: "/data", FS: fs, Logger: silent})

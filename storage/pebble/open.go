@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -52,6 +53,12 @@ type Options struct {
 	Fatal func(error)
 	// CacheSize bounds the block cache, in bytes; 0 means DefaultCacheSize.
 	CacheSize int64
+	// ReadOnly opens a store that is there for looking at it: nothing in the folder is
+	// changed, but for the note of who holds it. Who writes to it ends by Fatal.
+	ReadOnly bool
+	// Contact is how others reach the process that has the store open: it is noted in
+	// the folder, for ReadHolder.
+	Contact string
 	// Committer has the bounds of the queue and of groups. Its Fatal is not used.
 	Committer storage.CommitterOptions
 }
@@ -86,7 +93,9 @@ type Store struct {
 	reads   gate
 	aside   aside
 	pending *pending
-	watch   *watch // nil where the file system is not the operating system's
+	// checkpoints counts the backups of this process.
+	checkpoints atomic.Int64
+	watch       *watch // nil where the file system is not the operating system's
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -99,7 +108,7 @@ func Open(o Options) (*Store, error) {
 		return nil, &storage.Error{Op: "open", Err: fmt.Errorf("%w: no data folder is named", storage.ErrInvalid)}
 	}
 	o.fill()
-	f, err := openFolder(o.FS, o.Dir)
+	f, err := openFolder(&o)
 	if err != nil {
 		return nil, err
 	}
@@ -117,13 +126,17 @@ func Open(o Options) (*Store, error) {
 
 func open(o Options, f *folder) (_ *Store, err error) {
 	// Where the engine would end the process, opening it fails.
-	b := &backend{durability: o.Durability, fail: func(error) {}}
+	b := &backend{durability: o.Durability, readOnly: o.ReadOnly, fail: func(error) {}}
 	defer func() {
 		if p := recover(); p != nil {
-			err = f.fail(gaveUp(p))
+			err = f.engineFail(gaveUp(p))
 		}
 	}()
-	if o.Durability == storage.Relaxed {
+	was, err := f.compare()
+	if err != nil {
+		return nil, err
+	}
+	if o.Durability == storage.Relaxed && !o.ReadOnly {
 		if err := f.mark(relaxedName, true); err != nil {
 			return nil, f.fail(err)
 		}
@@ -133,11 +146,14 @@ func open(o Options, f *folder) (_ *Store, err error) {
 	cache := pebble.NewCache(o.CacheSize + memTables*memTableSize)
 	defer cache.Unref()
 	opts.Cache = cache
+	if err := f.opening(was); err != nil {
+		return nil, err
+	}
 	b.db, err = openTorn(f, opts, func(cut string, err error) {
 		o.Logger.Warn("a power cut took the end of the history, as durability relaxed allows", "dir", f.dir, "cut", cut, "err", err)
 	})
 	if err != nil {
-		return nil, f.fail(err)
+		return nil, errors.Join(f.engineFail(err), f.putBack(was))
 	}
 	defer func() {
 		if err != nil {
@@ -147,7 +163,10 @@ func open(o Options, f *folder) (_ *Store, err error) {
 	if err := b.checkFormat(f); err != nil {
 		return nil, err
 	}
-	if o.Durability != storage.Relaxed {
+	if err := b.checkBoot(f, was); err != nil {
+		return nil, err
+	}
+	if o.Durability != storage.Relaxed && !o.ReadOnly {
 		// The engine has replayed the old log and will not need it again.
 		if err := f.mark(relaxedName, false); err != nil {
 			return nil, f.fail(err)
@@ -163,6 +182,9 @@ func open(o Options, f *folder) (_ *Store, err error) {
 	c, err := storage.NewCommitter(b, co)
 	if err != nil {
 		return nil, f.fail(err)
+	}
+	if err := f.opened(b.boot); err != nil {
+		return nil, errors.Join(f.fail(err), c.Close())
 	}
 	pending := countPending(b.db) // nothing has been committed yet
 	b.failWith(c.Fail)
@@ -183,6 +205,7 @@ func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
 		Lock:                        f.lock,
 		Logger:                      log,
 		EventListener:               events(o.Logger, log),
+		ReadOnly:                    o.ReadOnly,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: memTables,
@@ -207,6 +230,7 @@ func (b *backend) checkFormat(f *folder) error {
 	switch {
 	case err != nil:
 		return f.fail(err)
+	case v == nil && b.readOnly:
 	case v == nil:
 		v := binary.BigEndian.AppendUint32(nil, storage.FormatVersion)
 		if err := b.db.Set(storage.FormatKey, v, pebble.Sync); err != nil {
@@ -234,8 +258,11 @@ func (s *Store) Close() error {
 	}
 	s.reads.close()
 	err := s.db.Close()
-	if err == nil {
+	if err == nil && !s.folder.readOnly {
 		err = s.folder.mark(relaxedName, false) // the log was synced as it was closed
+	}
+	if err == nil {
+		err = s.folder.closed(s.backend.boot)
 	}
 	return errors.Join(err, s.folder.close())
 }

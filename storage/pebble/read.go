@@ -205,3 +205,36 @@ func (s *Store) objects(ctx context.Context, class, after string, limit int) (id
 	}
 	return ids, it.Error()
 }
+
+// Classes are the classes of which something is stored, sorted.
+func (s *Store) Classes(ctx context.Context) ([]string, error) {
+	if err := s.begin(ctx, "classes", storage.ID{}, nil); err != nil {
+		return nil, err
+	}
+	defer s.reads.leave()
+	classes, err := s.classes(ctx)
+	return classes, failed("classes", storage.ID{}, err)
+}
+
+func (s *Store) classes(ctx context.Context) (classes []string, err error) {
+	lower, upper := storage.ObjectBounds()
+	it, err := s.iterate(ctx, lower, upper)
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; {
+		id, err := storage.ObjectOf(it.Key())
+		if err != nil {
+			s.aside.add(it.Key(), err)
+			ok = it.Next()
+			continue
+		}
+		classes = append(classes, id.Class)
+		ok = it.SeekGE(storage.AfterClass(id.Class))
+	}
+	return classes, it.Error()
+}
+
+// Dir is the store's folder.
+func (s *Store) Dir() string { return s.folder.dir }
