@@ -36,7 +36,7 @@ func (h *host) announce(w io.Writer) {
 	for _, s := range h.c.Servers {
 		what := "plugin " + s.Plugin
 		if s.Plugin == "" {
-			what = strings.Join(append([]string{s.Command}, s.Args...), " ")
+			what = s.CommandLine()
 		}
 		fmt.Fprintf(&out, "  hosting   %s: %s\n", s.Name, what)
 	}

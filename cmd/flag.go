@@ -50,7 +50,7 @@ func newSettingFlags(set *pflag.FlagSet) settingFlags {
 			continue
 		}
 		f := &settingFlag{setting: s}
-		added := set.VarPF(f, s.Flag, "", s.Usage)
+		added := set.VarPF(f, s.Flag, "", strings.ReplaceAll(s.Usage, "`", "")) // which stand for a value's name there
 		if s.Kind == config.Bool {
 			added.NoOptDefVal = "true"
 		}

@@ -24,11 +24,7 @@ import (
 const demoName = "demo"
 
 func newServe() *cobra.Command {
-	var (
-		configFile, plugin string
-		env                []string
-		settings           settingFlags
-	)
+	var f hostFlags
 	serve := &cobra.Command{
 		Use:        "serve [flags] [-- COMMAND [ARG...]]",
 		Short:      "Host MCP servers until SIGTERM",
@@ -66,17 +62,9 @@ file is wrong.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := config.Input{Flags: settings.given(), Command: args, Env: env, Plugin: plugin, Plugins: plugins(), Default: demoName, Objects: len(registered()) > 0, AdminToken: os.Getenv(adminTokenVariable) != ""}
-			if configFile != "" {
-				data, err := os.ReadFile(configFile)
-				if err != nil {
-					return &usageError{err: fmt.Errorf("--config: %w", err)}
-				}
-				in.File, in.Data = configFile, data
-			}
-			c, notes, problems := config.Load(in)
-			if len(problems) > 0 {
-				return &usageError{err: problems, hint: "kalpa serve --help explains the flags; docs/configuration.md the file"}
+			c, notes, err := f.load(args)
+			if err != nil {
+				return err
 			}
 			logger := newLogger(cmd.ErrOrStderr(), c.Log)
 			for _, note := range notes {
@@ -85,13 +73,7 @@ file is wrong.`,
 			return serve(cmd.Context(), c, cmd.OutOrStdout(), logger)
 		},
 	}
-	flags := serve.Flags()
-	flags.SortFlags = false
-	flags.SetInterspersed(false) // serve npx -y x: a forgotten -- is not about the flag -y
-	settings = newSettingFlags(flags)
-	flags.StringVar(&configFile, "config", "", "a `FILE` that names servers and sets what the flags do not")
-	flags.StringVar(&plugin, "plugin", "", "host the plugin `NAME` of the program at /mcp")
-	flags.StringArrayVar(&env, "env", nil, "a `VARIABLE` for the command: NAME passes the host's on, NAME=VALUE sets it (repeatable)")
+	f.add(serve.Flags())
 	return serve
 }
 

@@ -22,9 +22,10 @@ func address(raw string) error {
 // Loopback tells whether a HOST:PORT can be reached from this machine only.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
+	return err == nil && loopbackHost(host)
+}
+
+func loopbackHost(host string) bool {
 	if host == "localhost" {
 		return true
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,10 +36,8 @@ func (f *file) clientServer(s *Server, path string, n *yaml.Node) (wanted bool) 
 		at[key] = keyNode.Line
 		switch {
 		case clientKeys[key] != "":
-			if v, ok := f.read(find(ServerKeys, clientKeys[key]), keyPath, value); ok {
-				s.values[clientKeys[key]] = v
-				f.unexpanded(keyPath, value)
-			}
+			f.serverValue(s, find(ServerKeys, clientKeys[key]), keyNode.Line, keyPath, value)
+			f.unexpanded(keyPath, value)
 		case key == "type" || key == "transport" || key == "transportType":
 			transport, _ = f.text(nil, keyPath, value)
 		case key == "disabled" || key == "enabled":
@@ -75,11 +74,16 @@ func (f *file) clientServer(s *Server, path string, n *yaml.Node) (wanted bool) 
 	return true
 }
 
+var filledIn = regexp.MustCompile(`\$\{(env|file):`)
+
 // unexpanded notes values that some clients fill in before they start a server.
 func (f *file) unexpanded(path string, n *yaml.Node) {
 	n = resolve(n)
+	if n.Kind == yaml.ScalarNode && filledIn.ReplaceAllString(n.Value, "") != n.Value {
+		return
+	}
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
-		f.note(n.Line, path, "${...} is passed on as it is written: nothing is filled in here")
+		f.note(n.Line, path, "${...} is passed on as it is written: only ${env:NAME} and ${file:PATH} are filled in here")
 	}
 	for _, child := range n.Content {
 		if child.Kind == yaml.ScalarNode {

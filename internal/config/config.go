@@ -20,19 +20,53 @@ type Config struct {
 	AllowOrigins []string      `koanf:"allow_origins"`
 	AllowHosts   []string      `koanf:"allow_hosts"`
 	Insecure     bool          `koanf:"insecure"`
-	Admin        string        `koanf:"admin"`
+	TLS          TLS           `koanf:"tls"`
+	Auth         Auth          `koanf:"auth"`
+
+	MaxConnections int   `koanf:"max_connections"`
+	MaxRate        int   `koanf:"max_rate"`         // a second, of one caller; 0: any
+	MaxSessionRate int   `koanf:"max_session_rate"` // a second, of one session; 0: any
+	MaxOpenRate    int   `koanf:"max_open_rate"`    // a minute, of one caller; 0: any
+	Isolates       int   `koanf:"isolates"`
+	Heap           int64 `koanf:"heap"` // bytes, of one isolate; 0: by the machine's memory
+
+	Admin string `koanf:"admin"`
 	// AdminTokenFile has the token for Admin; empty: the environment may.
 	AdminTokenFile string `koanf:"admin_token_file"`
 	TraceFile      string `koanf:"trace_file"`
 	Log            Log    `koanf:"log"`
 	Policy         `koanf:",squash"`
+	Limits         `koanf:",squash"`
 
 	// Servers are sorted by name. What a policy of theirs does not say, the host's does.
 	Servers []Server `koanf:"-"`
 	// Single: the one server was named on the command line, or by nobody, and is
 	// reached without its name in the address.
 	Single bool `koanf:"-"`
+
+	set *layer // what was set for all, wherever
 }
+
+// TLS is the certificate that clients are shown; none when both are empty.
+type TLS struct {
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
+}
+
+// Auth is what callers have to show.
+type Auth struct {
+	TokensFile string        `koanf:"tokens_file"`
+	Issuer     string        `koanf:"issuer"`
+	Audience   []string      `koanf:"audience"`
+	JWKS       string        `koanf:"jwks_url"`
+	Algorithms []string      `koanf:"algorithms"`
+	Scopes     []string      `koanf:"scopes"`
+	Leeway     time.Duration `koanf:"leeway"`
+	Resource   string        `koanf:"resource"`
+}
+
+// On: callers have to show something.
+func (a *Auth) On() bool { return a.TokensFile != "" || a.Issuer != "" }
 
 // Log is how log lines look and which of them there are.
 type Log struct {
@@ -53,12 +87,15 @@ type Server struct {
 	// Reexecute is session.Reexecute; empty: never.
 	Reexecute string `koanf:"reexecute"`
 	Policy    `koanf:",squash"`
-	// Line is where the file names it; 0 when the command line does.
+	Limits    `koanf:",squash"`
+	// Line is where the file names it; 0 when the command line or a variable does.
 	Line int `koanf:"-"`
 
-	path   string         // of its keys in the file
-	values map[string]any // what the file says about it, by key of ServerKeys
-	lines  map[string]int // where it does
+	path  string // of its keys in the file
+	own   *layer // what is said about it alone, by key of ServerKeys
+	found bool   // a file has it under servers
+	outer bool   // only flags and variables name it
+	meant bool   // an unknown key stands for the missing command or plugin
 }
 
 // Input is what a Config is made of.
@@ -70,6 +107,13 @@ type Input struct {
 	// Flags are the flags that were given, without dashes: a string each, or a
 	// []string for a list.
 	Flags map[string]any
+	// Servers are the settings of single servers that were given as NAME.KEY=VALUE.
+	Servers []string
+	// Environ is the environment: settings by their Variable, and what texts name as
+	// ${env:NAME}.
+	Environ map[string]string
+	// ReadFile reads what texts name as ${file:PATH}. Nil: nothing can be read.
+	ReadFile func(path string) ([]byte, error)
 	// Command is the command line of a single server, and Env its variables, as NAME
 	// (passed on from the host's environment) or NAME=VALUE.
 	Command []string
@@ -93,38 +137,39 @@ const CommandName = "main"
 // Load makes a Config. When there are problems it is not to be used. The notes are
 // for the operator and come either way.
 func Load(in Input) (*Config, Notes, Problems) {
-	f := &file{values: map[string]any{}, lines: map[string]int{}}
+	out := outside{in.Environ, in.ReadFile}
+	f := &file{outside: out, layer: newLayer(), name: in.File, plugins: in.Plugins}
 	if in.File != "" {
-		f = readFile(in.File, in.Data, in.Plugins)
+		f.readFile(in.Data)
 	}
-	problems := f.problems
-	flags := map[string]any{}
-	for i := range Settings {
-		s := &Settings[i]
-		given, ok := in.Flags[s.Flag]
-		if !ok || s.Flag == "" {
-			continue
-		}
-		v, err := flagValue(s, given)
-		if err != nil {
-			problems = append(problems, Problem{Key: "--" + s.Flag, Text: err.Error()})
-			continue
-		}
-		flags[s.Key] = v
-	}
+	env, assigned, notes, problems := out.variables()
+	flags, wrong := out.flags(in.Flags)
+	more, wrongServers := serverFlags(in.Servers)
+	problems = append(append(problems, wrong...), wrongServers...)
 
-	var c Config
-	decode(&c, defaults(Settings), f.values, flags)
+	c := Config{set: newLayer()}
+	for _, l := range []*layer{f.layer, env, flags} {
+		c.set.over(l)
+	}
+	decode(&c, defaults(Settings), c.set.values)
+	unread := len(f.problems) > 0
+	f.assign(slices.Concat(assigned, more))
 	c.Servers = f.servers
-	problems = append(problems, c.single(in, f)...)
+	problems = append(problems, c.single(in, unread)...)
+	for i := range c.Servers {
+		if s := &c.Servers[i]; s.found || s.outer {
+			f.whole(s)
+		}
+	}
+	problems = append(problems, f.problems...)
 	slices.SortFunc(c.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 
 	where := func(key string) said {
-		if _, flag := flags[key]; flag {
-			return said{Problem{Key: "--" + find(Settings, key).Flag}, true, false}
+		place, set := c.set.places[key]
+		if !set {
+			place = Problem{File: f.name, Key: key}
 		}
-		_, set := f.values[key]
-		return said{Problem{File: f.name, Line: f.lines[key], Key: key}, set, false}
+		return said{place, set, false}
 	}
 	problems = append(problems, c.settle(func(key string) said {
 		here := where(key)
@@ -133,19 +178,15 @@ func Load(in Input) (*Config, Notes, Problems) {
 	})...)
 	for i := range c.Servers {
 		s := &c.Servers[i]
-		decode(s, defaults(PolicyKeys), f.values, flags, s.values)
+		decode(s, defaults(SharedKeys), c.set.values, s.own.values)
 		problems = append(problems, s.settle(func(key string) said {
-			if _, own := s.values[key]; own {
-				return said{Problem{File: f.name, Line: s.lines[key], Key: s.path + "." + key}, true, true}
+			if place, own := s.own.places[key]; own {
+				return said{place, true, true}
 			}
 			return where(key)
 		})...)
 	}
-	if !Loopback(c.Listen) && !c.Insecure {
-		p := where("listen").Problem
-		p.Text = fmt.Sprintf("%s, and this host asks for no credentials: listen on %s, or accept that with --insecure", reach(c.Listen), onLoopback(c.Listen))
-		problems = append(problems, p)
-	}
+	problems = append(problems, c.secure(where)...)
 	if c.Admin != "" && !Loopback(c.Admin) && !strings.HasPrefix(c.Admin, UnixSocket) && c.AdminTokenFile == "" && !in.AdminToken {
 		p := where("admin").Problem
 		p.Text = fmt.Sprintf("%s can be reached from other machines: choose a loopback address, such as 127.0.0.1:9090, or give a token with --admin-token-file or KALPA_ADMIN_TOKEN", c.Admin)
@@ -157,11 +198,72 @@ func Load(in Input) (*Config, Notes, Problems) {
 		problems = append(problems, p)
 	}
 	problems.sort()
-	return &c, f.notes, problems
+	return &c, append(f.notes, notes...), problems
+}
+
+// secure reports what would leave a host open to others, or nobody in.
+func (c *Config) secure(where func(key string) said) (problems Problems) {
+	problem := func(key, text string, a ...any) {
+		p := where(key).Problem
+		p.Text = fmt.Sprintf(text, a...)
+		problems = append(problems, p)
+	}
+	if !Loopback(c.Listen) && !c.Insecure && !c.Auth.On() {
+		problem("listen", "%s, and this host asks for no credentials: listen on %s, ask for some (auth.tokens_file or auth.issuer), or accept that with --insecure", reach(c.Listen), onLoopback(c.Listen))
+	}
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		set, missing := "tls.cert", "tls.key"
+		if c.TLS.Cert == "" {
+			set, missing = missing, set
+		}
+		problem(set, "goes with %s, which is not set", missing)
+	}
+	if c.Auth.Issuer != "" && len(c.Auth.Audience) == 0 {
+		problem("auth.issuer", "goes with auth.audience, which is not set: without it, tokens that were meant for others would be taken")
+	}
+	if c.Auth.Issuer == "" {
+		for _, is := range []struct {
+			key string
+			set bool
+		}{{"auth.audience", len(c.Auth.Audience) > 0}, {"auth.jwks_url", c.Auth.JWKS != ""}, {"auth.scopes", len(c.Auth.Scopes) > 0}} {
+			if is.set {
+				problem(is.key, "goes with auth.issuer, which is not set")
+			}
+		}
+	}
+	return problems
+}
+
+// flags reads the flags that were given.
+func (o outside) flags(given map[string]any) (*layer, Problems) {
+	l, problems := newLayer(), Problems(nil)
+	for i := range Settings {
+		s := &Settings[i]
+		raw, ok := given[s.Flag]
+		if !ok || s.Flag == "" {
+			continue
+		}
+		place := Problem{Key: "--" + s.Flag}
+		var v any
+		var secret bool
+		var err error
+		if items, list := raw.([]string); list {
+			v, secret, err = o.list(s, items)
+		} else {
+			v, secret, err = o.value(s, raw.(string))
+		}
+		if err != nil {
+			place.Text = err.Error()
+			problems = append(problems, place)
+			continue
+		}
+		l.set(s.Key, v, place, secret)
+	}
+	return l, problems
 }
 
 // single decides which servers there are when the command line has a say.
-func (c *Config) single(in Input, f *file) (problems Problems) {
+func (c *Config) single(in Input, unread bool) (problems Problems) {
 	problem := func(key, text string, a ...any) {
 		problems = append(problems, Problem{Key: key, Text: fmt.Sprintf(text, a...)})
 	}
@@ -185,54 +287,68 @@ func (c *Config) single(in Input, f *file) (problems Problems) {
 	case in.File != "" && len(c.Servers) > 0 && named != "":
 		problem("--config", "%s names servers, and so does the command line with %s: add that one to the file", in.File, named)
 	case in.File != "" && named == "":
-		if len(c.Servers) == 0 && len(f.problems) == 0 && !in.Objects {
+		if len(c.Servers) == 0 && !unread && !in.Objects {
 			problems = append(problems, Problem{File: in.File, Text: "names no server to host: add one under servers or mcpServers"})
 		}
 	case len(in.Command) > 0:
 		if filled(in.Command[0]) != nil {
 			problem("--", "the command is empty")
 		}
-		s := Server{Name: CommandName, Command: in.Command[0], Args: in.Command[1:]}
+		place := Problem{Key: "-- " + in.Command[0]}
+		s := c.only(CommandName)
+		s.own.set("command", in.Command[0], place, false)
+		s.own.set("args", in.Command[1:], place, false)
+		var inherit []string
+		vars := map[string]string{}
 		for _, entry := range in.Env {
 			name, value, set := strings.Cut(entry, "=")
 			if err := variable(name); err != nil {
 				problem("--env", "%v", err)
 			} else if !set {
-				s.Inherit = append(s.Inherit, name)
+				inherit = append(inherit, name)
 				continue
 			}
-			if s.Env == nil {
-				s.Env = map[string]string{}
-			}
-			s.Env[name] = value
+			vars[name] = value
+		}
+		if len(inherit) > 0 {
+			s.own.set("inherit", inherit, Problem{Key: "--env"}, false)
+		}
+		if len(vars) > 0 {
+			s.own.set("env", vars, Problem{Key: "--env"}, false)
 		}
 		c.Single, c.Servers = true, []Server{s}
 	case in.Plugin != "":
 		c.Single = true
-		c.Servers = []Server{{Name: in.Plugin, Plugin: in.Plugin}}
+		s := c.only(in.Plugin)
+		s.own.set("plugin", in.Plugin, Problem{Key: "--plugin"}, false)
+		c.Servers = []Server{s}
+	case len(c.Servers) > 0 && !c.onlyDefault(in): // flags and variables have named them
 	case in.Objects:
 		c.Single = true
 	default:
 		c.Single = true
-		c.Servers = []Server{{Name: in.Default, Plugin: in.Default}}
+		s := c.only(in.Default)
+		s.own.set("plugin", in.Default, Problem{}, false)
+		c.Servers = []Server{s}
 	}
 	return problems
 }
 
-func flagValue(s *Setting, given any) (any, error) {
-	if s.Kind != List {
-		return s.parse(given.(string))
-	}
-	list := given.([]string)
-	for _, item := range list {
-		if s.Check == nil {
-			break
+// onlyDefault: flags and variables have said something about the default server alone,
+// and not what it is.
+func (c *Config) onlyDefault(in Input) bool {
+	return len(c.Servers) == 1 && c.Servers[0].Name == in.Default &&
+		c.Servers[0].own.values["command"] == nil && c.Servers[0].own.values["plugin"] == nil
+}
+
+// only is the one server that there is, with what flags and variables have set for it.
+func (c *Config) only(name string) Server {
+	for _, s := range c.Servers {
+		if s.Name == name {
+			return s
 		}
-		if err := s.Check(item); err != nil {
-			return nil, err
-		}
 	}
-	return list, nil
+	return Server{Name: name, path: "servers." + name, own: newLayer()}
 }
 
 func defaults(settings []Setting) map[string]any {

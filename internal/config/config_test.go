@@ -1,9 +1,9 @@
 package config_test
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +21,8 @@ var update = flag.Bool("update", false, "rewrite the outcomes in testdata")
 
 // TestTranscripts reads the configurations in testdata and compares what comes of
 // them: the problems, or the configuration; and the notes. Each archive has one
-// file to load and, on the lines of its comment that begin with "flag ", flags.
+// file to load, perhaps files that it names (given/...), and lines in its comment that
+// begin with "flag", "env", "server" or "command".
 func TestTranscripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -33,12 +34,26 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in := config.Input{Flags: map[string]any{}, Plugins: []string{"demo", "notes"}, Default: "demo"}
+			in := config.Input{
+				Flags: map[string]any{}, Environ: map[string]string{}, Plugins: []string{"demo", "notes"}, Default: "demo",
+				ReadFile: func(path string) ([]byte, error) {
+					for _, f := range archive.Files {
+						if f.Name == path {
+							return f.Data, nil
+						}
+					}
+					return nil, fs.ErrNotExist
+				},
+			}
 			for line := range strings.Lines(string(archive.Comment)) {
 				words := strings.Fields(line)
 				switch {
 				case len(words) == 3 && words[0] == "flag":
 					in.Flags[words[1]] = words[2]
+				case len(words) > 1 && words[0] == "server":
+					in.Servers = append(in.Servers, strings.TrimSpace(strings.TrimPrefix(line, "server")))
+				case len(words) > 2 && words[0] == "env":
+					in.Environ[words[1]] = strings.Join(words[2:], " ")
 				case len(words) > 1 && words[0] == "command":
 					in.Command = words[1:]
 				}
@@ -46,11 +61,15 @@ func TestTranscripts(t *testing.T) {
 			in.File, in.Data = archive.Files[0].Name, archive.Files[0].Data
 
 			c, notes, problems := config.Load(in)
-			got := archive.Files[:1:1]
+			given := 1 // and those that are named in it
+			for given < len(archive.Files) && strings.HasPrefix(archive.Files[given].Name, "given/") {
+				given++
+			}
+			got := archive.Files[:given:given]
 			if len(problems) > 0 {
 				got = append(got, txtar.File{Name: "problems", Data: []byte(problems.Error() + "\n")})
 			} else {
-				got = append(got, txtar.File{Name: "config", Data: show(t, c)})
+				got = append(got, txtar.File{Name: "config", Data: shown(t, c)})
 			}
 			if len(notes) > 0 {
 				got = append(got, txtar.File{Name: "notes", Data: []byte(notes.Error() + "\n")})
@@ -70,13 +89,23 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-func show(t *testing.T, c *config.Config) []byte {
+// shown is what was set, and each server that there is.
+func shown(t *testing.T, c *config.Config) []byte {
 	t.Helper()
-	out, err := json.MarshalIndent(c, "", "  ")
+	var set []config.Effective
+	for _, e := range c.Effective() {
+		if e.From != config.FromDefault {
+			set = append(set, e)
+		}
+	}
+	out, err := config.Show(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(out, '\n')
+	for _, s := range c.Servers {
+		out += fmt.Sprintf("# %s: %s%s\n", s.Name, strings.TrimSpace(s.CommandLine()), s.Plugin)
+	}
+	return []byte(out)
 }
 
 func TestWithoutAnythingTheDefaultPluginIsHosted(t *testing.T) {
@@ -84,18 +113,38 @@ func TestWithoutAnythingTheDefaultPluginIsHosted(t *testing.T) {
 	if len(notes)+len(problems) > 0 {
 		t.Fatalf("notes %v, problems %v", notes, problems)
 	}
-	policy := config.Policy{
-		IdleTimeout: 5 * time.Minute, BuildTimeout: time.Minute, ApprovalTimeout: 4 * time.Minute, PausedCeiling: 9 * time.Minute,
-		RunningCeiling: 35 * time.Minute, Retention: time.Minute, Lifetime: 720 * time.Hour,
-		MaxOwed: 1000, MaxOwedBytes: 64 << 20, MaxLog: 64 << 20, MaxHeld: 256,
-	}
-	want := &config.Config{
-		Listen: config.DefaultListen, Data: config.DefaultData, Durability: "sync", Drain: config.DefaultDrain,
-		Log: config.Log{Level: "info", Format: "text"}, Policy: policy, Single: true,
-		Servers: []config.Server{{Name: "demo", Plugin: "demo", Policy: policy}},
-	}
-	if diff := cmp.Diff(show(t, want), show(t, c)); diff != "" {
+	if diff := cmp.Diff("{}\n# demo: demo\n", string(shown(t, c))); diff != "" {
 		t.Error(diff)
+	}
+	if !c.Single || c.Listen != config.DefaultListen || c.IdleTimeout != 5*time.Minute || c.Servers[0].MaxMemory != 2<<30 || c.MaxCPU != config.Never {
+		t.Errorf("%+v", c)
+	}
+}
+
+// What the tables say is what the structs have, so that nothing is said and not heard.
+func TestEverySettingHasAField(t *testing.T) {
+	c, _, _ := config.Load(config.Input{Plugins: []string{"demo"}, Default: "demo"})
+	shown := map[string]any{}
+	for _, e := range c.Effective() {
+		shown[e.Key] = e.Value
+	}
+	flags, variables := map[string]bool{}, map[string]bool{}
+	for i := range config.Settings {
+		s := &config.Settings[i]
+		list, isList := s.Default.([]string)
+		switch got := shown[s.Key]; {
+		case isList && fmt.Sprint(got) != fmt.Sprint(list), !isList && got != s.Format(s.Default):
+			t.Errorf("%s is %v, and its default is %q", s.Key, got, s.Format(s.Default))
+		}
+		if s.Flag == "" || flags[s.Flag] || variables[s.Variable()] {
+			t.Errorf("%s: its flag %q or variable %s is missing or another's", s.Key, s.Flag, s.Variable())
+		}
+		flags[s.Flag], variables[s.Variable()] = true, true
+	}
+	for _, k := range config.SharedKeys {
+		if shown["servers.demo."+k.Key] != k.Format(k.Default) {
+			t.Errorf("servers.demo.%s is %v", k.Key, shown["servers.demo."+k.Key])
+		}
 	}
 }
 
@@ -140,7 +189,7 @@ func TestAFlagOverridesTheFileAndTheFileTheDefault(t *testing.T) {
 // Documentation and help show defaults as a file can set them.
 func TestDefaultsAreReadAsTheyAreWritten(t *testing.T) {
 	var file strings.Builder
-	for _, k := range config.PolicyKeys {
+	for _, k := range config.SharedKeys {
 		fmt.Fprintf(&file, "%s: %s\n", k.Key, k.Format(k.Default))
 	}
 	in := config.Input{Plugins: []string{"demo"}, Default: "demo"}
@@ -150,7 +199,7 @@ func TestDefaultsAreReadAsTheyAreWritten(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatalf("%v in\n%s", problems, file.String())
 	}
-	if diff := cmp.Diff(want.Policy, got.Policy); diff != "" {
+	if diff := cmp.Diff([]any{want.Policy, want.Limits}, []any{got.Policy, got.Limits}); diff != "" {
 		t.Errorf("%s in\n%s", diff, file.String())
 	}
 }
@@ -188,9 +237,9 @@ func TestListeningBeyondLoopbackMustBeAskedFor(t *testing.T) {
 
 func TestWhatToListenOnInsteadIsSaid(t *testing.T) {
 	for listen, want := range map[string]string{
-		":9000":        "--listen: :9000 stands for every address of this machine, so that other machines can reach it, and this host asks for no credentials: listen on 127.0.0.1:9000, or accept that with --insecure",
-		"0.0.0.0:80":   "--listen: 0.0.0.0:80 stands for every address of this machine, so that other machines can reach it, and this host asks for no credentials: listen on 127.0.0.1:80, or accept that with --insecure",
-		"192.0.2.1:81": "--listen: 192.0.2.1:81 can be reached from other machines, and this host asks for no credentials: listen on 127.0.0.1:81, or accept that with --insecure",
+		":9000":        "--listen: :9000 stands for every address of this machine, so that other machines can reach it, and this host asks for no credentials: listen on 127.0.0.1:9000, ask for some (auth.tokens_file or auth.issuer), or accept that with --insecure",
+		"0.0.0.0:80":   "--listen: 0.0.0.0:80 stands for every address of this machine, so that other machines can reach it, and this host asks for no credentials: listen on 127.0.0.1:80, ask for some (auth.tokens_file or auth.issuer), or accept that with --insecure",
+		"192.0.2.1:81": "--listen: 192.0.2.1:81 can be reached from other machines, and this host asks for no credentials: listen on 127.0.0.1:81, ask for some (auth.tokens_file or auth.issuer), or accept that with --insecure",
 		"9000":         `--listen: "9000" is not HOST:PORT, such as 127.0.0.1:9000`,
 		"localhost":    `--listen: "localhost" is not HOST:PORT, such as 127.0.0.1:8080`,
 	} {

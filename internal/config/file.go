@@ -15,17 +15,19 @@ var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 // file is a configuration file as it is read: the values by their keys, where they
 // stand, and what is wrong.
 type file struct {
-	name     string
-	plugins  []string // the known ones
-	values   map[string]any
-	lines    map[string]int // of each value and of each server
-	servers  []Server
-	problems Problems
-	notes    Notes
+	outside
+	*layer
+	name      string
+	plugins   []string // the known ones
+	servers   []Server
+	problems  Problems
+	notes     Notes
+	wasSecret bool // a part of the value that was read last names a secret
 }
 
-func readFile(name string, data []byte, plugins []string) *file {
-	f := &file{name: name, plugins: plugins, values: map[string]any{}, lines: map[string]int{}}
+// read reads a configuration file into f.
+func (f *file) readFile(data []byte) {
+	name := f.name
 	tree, isJSON, p := parseDocument(data)
 	switch {
 	case p != nil:
@@ -38,7 +40,6 @@ func readFile(name string, data []byte, plugins []string) *file {
 	default:
 		f.top(tree, isJSON)
 	}
-	return f
 }
 
 func (f *file) problem(line int, key, text string, a ...any) {
@@ -118,9 +119,9 @@ func (f *file) section(name string, n *yaml.Node, settings []*Setting) {
 
 // value reads a setting into f.values.
 func (f *file) value(s *Setting, path string, n *yaml.Node) {
+	f.wasSecret = false
 	if v, ok := f.read(s, path, n); ok {
-		f.values[path] = v
-		f.lines[path] = n.Line
+		f.set(path, v, Problem{File: f.name, Line: n.Line, Key: path}, f.wasSecret)
 	}
 }
 
@@ -157,6 +158,9 @@ func (f *file) read(s *Setting, path string, n *yaml.Node) (v any, ok bool) {
 			return nil, false
 		}
 		v, err := s.parse(text)
+		if err != nil && f.wasSecret {
+			err = errUnfitSecret
+		}
 		if err != nil {
 			f.problem(n.Line, path, "%v", err)
 			return nil, false
@@ -175,13 +179,18 @@ func (f *file) text(s *Setting, path string, n *yaml.Node) (string, bool) {
 		f.problem(n.Line, path, `has no value; write "" for an empty one`)
 		return "", false
 	}
-	if s != nil && s.Check != nil {
-		if err := s.Check(n.Value); err != nil {
-			f.problem(n.Line, path, "%v", err)
-			return "", false
+	value, secret, err := f.expand(n.Value)
+	if err == nil && s != nil && s.Check != nil {
+		if err = s.Check(value); err != nil && secret {
+			err = errUnfitSecret
 		}
 	}
-	return n.Value, true
+	if err != nil {
+		f.problem(n.Line, path, "%v", err)
+		return "", false
+	}
+	f.wasSecret = f.wasSecret || secret
+	return value, true
 }
 
 // serverMap reads a map of servers by name.
@@ -196,8 +205,7 @@ func (f *file) serverMap(section string, n *yaml.Node, read func(s *Server, path
 			f.problem(keyNode.Line, path, "the name is taken by the server on line %d", f.servers[i].Line)
 			return
 		}
-		s := Server{Name: name, Line: keyNode.Line, path: path, values: map[string]any{}, lines: map[string]int{}}
-		f.lines[path] = keyNode.Line
+		s := Server{Name: name, Line: keyNode.Line, path: path, own: newLayer()}
 		if wanted := read(&s, path, value); wanted {
 			f.servers = append(f.servers, s)
 		}
@@ -225,15 +233,13 @@ func (f *file) server(s *Server, path string, n *yaml.Node) bool {
 	for _, k := range ServerKeys {
 		known = append(known, k.Key)
 	}
-	at := s.lines
-	meant := false // an unknown key stands for the missing command or plugin
-	found := f.each(n, path, func(key string, keyNode, value *yaml.Node) {
+	s.found = f.each(n, path, func(key string, keyNode, value *yaml.Node) {
 		keyPath := path + "." + key
 		setting := find(ServerKeys, key)
 		if setting == nil {
 			near, _ := Nearest(key, known)
 			other := elsewhere[key]
-			meant = meant || near == "command" || near == "plugin" || other == "command" || key == "url"
+			s.meant = s.meant || near == "command" || near == "plugin" || other == "command" || key == "url"
 			switch {
 			case other != "":
 				f.problem(keyNode.Line, keyPath, "unknown key; here it is %s", other)
@@ -244,31 +250,60 @@ func (f *file) server(s *Server, path string, n *yaml.Node) bool {
 			}
 			return
 		}
-		at[key] = keyNode.Line
-		if v, ok := f.read(setting, keyPath, value); ok {
-			s.values[key] = v
-		}
+		f.serverValue(s, setting, keyNode.Line, keyPath, value)
 	})
-	if !found {
-		return true
+	return true
+}
+
+// serverValue reads a key of a server. One that is wrong is there all the same.
+func (f *file) serverValue(s *Server, setting *Setting, line int, path string, n *yaml.Node) {
+	f.wasSecret = false
+	place := Problem{File: f.name, Line: line, Key: path}
+	s.own.places[setting.Key] = place
+	if v, ok := f.read(setting, path, n); ok {
+		s.own.set(setting.Key, v, place, f.wasSecret)
 	}
-	if at["command"] > 0 && at["plugin"] > 0 {
-		f.problem(max(at["command"], at["plugin"]), path, "has both command (line %d) and plugin (line %d): one of them is the server", at["command"], at["plugin"])
+}
+
+// whole checks what the keys of a server make together.
+func (f *file) whole(s *Server) {
+	problem := func(place Problem, key, text string, a ...any) {
+		place.Key, place.Text = key, fmt.Sprintf(text, a...)
+		f.problems = append(f.problems, place)
 	}
-	if at["command"] == 0 && at["plugin"] == 0 && !meant {
-		f.problem(s.Line, path, "has neither command nor plugin: one of them is the server")
-	}
-	if at["plugin"] > 0 && at["command"] == 0 {
-		for _, key := range []string{"args", "env", "inherit", "dir"} {
-			if at[key] > 0 {
-				f.problem(at[key], path+"."+key, "goes with command, not with plugin")
+	command, hasCommand := s.own.places["command"]
+	plugin, hasPlugin := s.own.places["plugin"]
+	switch {
+	case hasCommand && hasPlugin:
+		last := plugin
+		if command.Line > plugin.Line {
+			last = command
+		}
+		problem(last, s.path, "has both command (%s) and plugin (%s): one of them is the server", at(command), at(plugin))
+	case !hasCommand && !hasPlugin && !s.meant:
+		place := Problem{File: f.name, Line: s.Line}
+		if s.outer {
+			place = Problem{}
+		}
+		problem(place, s.path, "has neither command nor plugin: one of them is the server")
+	case hasPlugin:
+		for _, key := range []string{"args", "env", "inherit", "dir", "max_memory", "max_cpu", "max_processes", "max_files", "crash_limit"} {
+			if place, set := s.own.places[key]; set {
+				problem(place, s.path+"."+key, "goes with command, not with plugin")
 			}
 		}
 	}
-	if plugin, _ := s.values["plugin"].(string); plugin != "" && !slices.Contains(f.plugins, plugin) {
-		f.problem(at["plugin"], path+".plugin", "this program has no plugin %q; %s", plugin, didYouMean(plugin, f.plugins))
+	if name, _ := s.own.values["plugin"].(string); name != "" && !slices.Contains(f.plugins, name) {
+		problem(plugin, s.path+".plugin", "this program has no plugin %q; %s", name, didYouMean(name, f.plugins))
 	}
-	return true
+}
+
+// at says where a value was set, in short.
+func at(place Problem) string {
+	if place.Line > 0 {
+		return fmt.Sprintf("line %d", place.Line)
+	}
+	return place.Key
 }
 
 // each calls visit for each key of a mapping, aliases resolved; a key that comes

@@ -35,16 +35,16 @@ const DefaultBuildTimeout = time.Minute
 // under a server for that one. One that is not set gives way to the bound above it.
 var PolicyKeys = []Setting{
 	{"idle_timeout", "idle-timeout", DurationOrNever, DefaultIdleTimeout, "DURATION", "how long a session's server stays up without use; 0: for ever", nil},
-	{"build_timeout", "", Duration, DefaultBuildTimeout, "", "how long its start may take, until it has answered initialize", positive},
-	{"approval_timeout", "", Duration, 4 * time.Minute, "", "how long a question to a person waits; then the server is told that it was declined; at most `paused_ceiling`", positive},
-	{"paused_ceiling", "", Duration, 9 * time.Minute, "", "how long one request may wait for persons; then it is answered as lost; at most `running_ceiling`", positive},
-	{"running_ceiling", "", Duration, 35 * time.Minute, "", "how long one request may take in all; then it is answered as lost; at most `lifetime`", positive},
-	{"retention", "", Duration, time.Minute, "", "how long delivered events are kept for a client that comes back with an older event id", positive},
-	{"lifetime", "", DurationOrNever, 30 * 24 * time.Hour, "", "how long a session lasts without use; 0: until its client ends it", nil},
-	{"max_owed", "", Count, 1000, "", "requests of one session that wait for an answer; further ones are refused", nil},
-	{"max_owed_bytes", "", Size, int64(64 << 20), "", "the size of the same requests", nil},
-	{"max_log", "", Size, int64(64 << 20), "", "the events stored for one session; beyond it requests are refused", nil},
-	{"max_held", "", Count, 256, "", "notifications kept until a client has a stream for them; the oldest goes first", nil},
+	{"build_timeout", "build-timeout", Duration, DefaultBuildTimeout, "DURATION", "how long a session's server may take to start, until it has answered initialize", positive},
+	{"approval_timeout", "approval-timeout", Duration, 4 * time.Minute, "DURATION", "how long a question to a person waits; then the server is told that it was declined; at most `paused_ceiling`", positive},
+	{"paused_ceiling", "paused-ceiling", Duration, 9 * time.Minute, "DURATION", "how long one request may wait for persons; then it is answered as lost; at most `running_ceiling`", positive},
+	{"running_ceiling", "running-ceiling", Duration, 35 * time.Minute, "DURATION", "how long one request may take in all; then it is answered as lost; at most `lifetime`", positive},
+	{"retention", "retention", Duration, time.Minute, "DURATION", "how long delivered events are kept for a client that comes back with an older event id", positive},
+	{"lifetime", "lifetime", DurationOrNever, 30 * 24 * time.Hour, "DURATION", "how long a session lasts without use; 0: until its client ends it", nil},
+	{"max_owed", "max-owed", Count, 1000, "N", "requests of one session that wait for an answer; further ones are refused", nil},
+	{"max_owed_bytes", "max-owed-bytes", Size, int64(64 << 20), "SIZE", "the size of the same requests", nil},
+	{"max_log", "max-log", Size, int64(64 << 20), "SIZE", "the events stored for one session; beyond it requests are refused", nil},
+	{"max_held", "max-held", Count, 256, "N", "notifications kept until a client has a stream for them; the oldest goes first", nil},
 }
 
 // orders are the keys whose value must not exceed another's.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -18,16 +19,19 @@ const (
 	Duration                        // 90s, 5m, 1h30m, 30d; 0
 	DurationOrNever                 // the same, and 0 is Never
 	Count                           // a whole number
+	CountOrNone                     // the same, and 0 is no bound
 	Size                            // 512KiB, 64MiB, 1GiB
+	SizeOrNone                      // the same, and 0 is no bound
 	Bool                            // true or false
 	List                            // several strings
 	Map                             // strings by name
 )
 
-// Setting is a key of the file, the flag that overrides it, and its default.
+// Setting is a key of the file, the flag that overrides it, and its default. The
+// variable of the environment between the two is its Variable.
 type Setting struct {
 	Key     string // path in the file, "log.level"
-	Flag    string // without dashes; empty for what has no flag
+	Flag    string // without dashes; empty for the keys of one server, which --server sets
 	Kind    Kind
 	Default any    // of the kind's type: string, time.Duration, int, int64 (a Size), bool, []string
 	Value   string // what stands for the value in a usage line, "HOST:PORT"
@@ -39,17 +43,37 @@ type Setting struct {
 // Defaults, each with its reason.
 const (
 	// DefaultListen can be reached from this machine only: nothing asks for
-	// credentials yet.
+	// credentials until it is told to.
 	DefaultListen = "127.0.0.1:8080"
 	// DefaultData is a folder in the working folder, easy to find and to delete.
 	DefaultData = "./kalpa-data"
 	// DefaultDrain is shorter than the ten seconds after which most supervisors kill.
 	DefaultDrain = 3 * time.Second
+	// DefaultLeeway is how far the clocks of issuers and hosts are apart, most often.
+	DefaultLeeway = 30 * time.Second
+	// DefaultConnections is above the streams of one server and below what systems
+	// grant in descriptors, most often.
+	DefaultConnections = 16_384
+	// DefaultRate is far above what a model and its tools ask for, and far below what
+	// one caller can send.
+	DefaultRate = 200
+	// DefaultSessionRate is half of it: one session of many must not starve the others.
+	DefaultSessionRate = 100
+	// DefaultOpenRate lets a person restart a client as fast as hands can, and not a
+	// loop start a process in each turn.
+	DefaultOpenRate = 60
 )
 
+// DefaultAlgorithms are signatures that only the issuer can make: none that is made
+// with what verifies it.
+var DefaultAlgorithms = []string{"RS256", "ES256", "EdDSA"}
+
 // Settings is every key at the top of a file, in the order in which help and
-// documentation list them. Those of PolicyKeys are for all servers.
-var Settings = slices.Concat([]Setting{
+// documentation list them. Those of SharedKeys are for all servers.
+var Settings = slices.Concat(HostKeys, SharedKeys)
+
+// HostKeys is every key that is about the host alone.
+var HostKeys = []Setting{
 	{"listen", "listen", Text, DefaultListen, "HOST:PORT", "where clients connect; port 0 picks a free one", address},
 	{"data", "data", Text, DefaultData, "DIR", "the folder that keeps the sessions; made when it is not there", folder},
 	{"durability", "durability", Text, "sync", "sync|relaxed", "what an acknowledged write survives: a power cut (sync), or only the death of the process (relaxed)", oneOf("sync", "relaxed")},
@@ -57,15 +81,38 @@ var Settings = slices.Concat([]Setting{
 	{"allow_origins", "allow-origin", List, []string(nil), "ORIGIN", "a web origin whose pages may connect, such as https://app.example (repeatable)", filled},
 	{"allow_hosts", "allow-host", List, []string(nil), "HOST", "a Host header that is served besides the address itself (repeatable)", filled},
 	{"insecure", "insecure", Bool, false, "", "listen on an address that other machines reach, although this host asks for no credentials", nil},
+	{"tls.cert", "tls-cert", Text, "", "FILE", "a certificate with its chain (PEM): clients connect by HTTPS; read again on SIGHUP and when it changes", expanded},
+	{"tls.key", "tls-key", Text, "", "FILE", "the certificate's private key (PEM)", expanded},
+	{"auth.tokens_file", "auth-tokens-file", Text, "", "FILE", "a file with the hashes of tokens that callers may bear, a line of `kalpa token` each", expanded},
+	{"auth.issuer", "auth-issuer", Text, "", "URL", "whose tokens (JWT) callers may bear: an OpenID Connect or OAuth issuer, whose keys are discovered", issuer},
+	{"auth.audience", "auth-audience", List, []string(nil), "AUDIENCE", "what such a token must be meant for: one of these in its aud (repeatable)", filled},
+	{"auth.jwks_url", "auth-jwks-url", Text, "", "URL", "where the issuer's keys are, instead of where it says that they are", issuer},
+	{"auth.algorithms", "auth-algorithm", List, DefaultAlgorithms, "ALG", "how such a token may be signed (repeatable)", algorithm},
+	{"auth.scopes", "auth-scope", List, []string(nil), "SCOPE", "what such a token must be granted: all of these in its scope (repeatable)", filled},
+	{"auth.leeway", "auth-leeway", Duration, DefaultLeeway, "DURATION", "how far the issuer's clock may be off", nil},
+	{"auth.resource", "auth-resource", Text, "", "URL", "this host's address as its clients know it, for them to ask tokens for; by default the one they connect to", issuer},
+	{"max_connections", "max-connections", Count, DefaultConnections, "N", "connections at once; beyond it the one that has been idle longest is closed, else the new one", nil},
+	{"max_rate", "max-rate", CountOrNone, DefaultRate, "N", "requests a second of one caller: of a subject, or without credentials of an address; this machine's are not counted; 0: any", nil},
+	{"max_session_rate", "max-session-rate", CountOrNone, DefaultSessionRate, "N", "requests a second of one session, of callers that are counted; 0: any", nil},
+	{"max_open_rate", "max-open-rate", CountOrNone, DefaultOpenRate, "N", "sessions that one caller that is counted may open in a minute; 0: any", nil},
+	{"isolates", "isolates", Count, 4, "N", "groups of sessions that share a heap and are reset together", nil},
+	{"heap", "heap", SizeOrNone, int64(0), "SIZE", "what the sessions of one isolate may hold, their servers' memory included; 0: an equal share of three quarters of the machine's memory", nil},
 	{"admin", "admin", Text, "", "ADDRESS", "where kalpa's commands, health checks and Prometheus connect: a loopback HOST:PORT, or unix:/path/of.sock; off when empty", adminAddress},
 	{"admin_token_file", "admin-token-file", Text, "", "FILE", "a file with the token that requests to the admin address must bear; KALPA_ADMIN_TOKEN holds one as well", expanded},
 	{"trace_file", "trace-file", Text, "", "FILE", "a file that spans are appended to, a line of JSON each; off when empty", expanded},
 	{"log.level", "log-level", Text, "info", "LEVEL", "debug, info, warn or error", oneOf("debug", "info", "warn", "error")},
 	{"log.format", "log-format", Text, "text", "text|json", "how log lines on stderr look", oneOf("text", "json")},
-}, PolicyKeys)
+}
+
+// SharedKeys stand at the top of a file for all servers, and under a server for that
+// one.
+var SharedKeys = slices.Concat(PolicyKeys, LimitKeys)
 
 // ServerKeys is every key of one server under `servers`.
-var ServerKeys = slices.Concat([]Setting{
+var ServerKeys = slices.Concat(OwnKeys, SharedKeys)
+
+// OwnKeys is every key that only one server can have.
+var OwnKeys = []Setting{
 	{"command", "", Text, "", "", "the program that is started for each session and speaks MCP on stdin and stdout", filled},
 	{"args", "", List, []string(nil), "", "its arguments", nil},
 	{"env", "", Map, map[string]string(nil), "", "variables set in its environment", variable},
@@ -73,10 +120,13 @@ var ServerKeys = slices.Concat([]Setting{
 	{"dir", "", Text, "", "", "its working folder; the host's own when not set", folder},
 	{"plugin", "", Text, "", "", "instead of a command: the name of a plugin that this program has", nil},
 	{"reexecute", "", Text, "", "", "lost calls that are run again by themselves: `never` (the default), those of `read-only` tools, or of `idempotent` ones too; read [what that means](hosting.md#lost-calls-that-are-run-again) first", oneOf("never", "read-only", "idempotent")},
-}, PolicyKeys)
+}
 
 // parse reads a value that is written as one text.
 func (s *Setting) parse(raw string) (any, error) {
+	if raw == "" && s.Flag != "" && s.Default == "" {
+		return "", nil // as if it were not set
+	}
 	if s.Check != nil {
 		if err := s.Check(raw); err != nil {
 			return nil, err
@@ -93,8 +143,12 @@ func (s *Setting) parse(raw string) (any, error) {
 		return d, err
 	case Count:
 		return count(raw)
+	case CountOrNone:
+		return orNone(count(raw))
 	case Size:
 		return size(raw)
+	case SizeOrNone:
+		return orNone(size(raw))
 	case Bool:
 		if raw != "true" && raw != "false" {
 			return nil, fmt.Errorf("%q is neither true nor false", raw)
@@ -149,4 +203,23 @@ func oneOf(values ...string) func(string) error {
 		}
 		return fmt.Errorf("%q is not one of %s", raw, strings.Join(values, ", "))
 	}
+}
+
+func issuer(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return fmt.Errorf("%q is not a URL, such as https://id.example", raw)
+	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
+		return fmt.Errorf("%q is not https: whoever is on the way could change what is read there", raw)
+	case u.User != nil || u.Fragment != "" || u.RawQuery != "":
+		return fmt.Errorf("%q has more than a host and a path", raw)
+	}
+	return nil
+}
+
+// algorithm takes the signatures that are made with a key of the issuer's alone. Those
+// with a shared secret (HS256) are left out: a public key would be taken for it.
+func algorithm(raw string) error {
+	return oneOf("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")(raw)
 }

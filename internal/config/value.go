@@ -111,6 +111,14 @@ func size(raw string) (int64, error) {
 	return 0, fmt.Errorf("%s: sizes are in KiB, MiB and GiB here: write %siB", raw, strings.TrimSuffix(raw, "B"))
 }
 
+// orNone takes 0 as well, with a unit or without.
+func orNone[T int | int64](n T, err error) (T, error) {
+	if errors.Is(err, errZero) {
+		return 0, nil
+	}
+	return n, err
+}
+
 var errZero = errors.New("must be more than 0")
 
 func positive(raw string) error {
@@ -128,6 +136,9 @@ func (s *Setting) Format(v any) string {
 	case time.Duration:
 		return short(v)
 	case int64:
+		if v == 0 {
+			return "0"
+		}
 		unit := 0
 		for v != 0 && v%1024 == 0 && unit < len(units)-1 {
 			v, unit = v/1024, unit+1

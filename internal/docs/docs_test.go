@@ -63,18 +63,22 @@ func content(name string) (string, error) {
 			}
 		}
 	case "keys":
-		fmt.Fprint(&s, "| key | flag | a |\n|---|---|---|\n")
-		for _, c := range config.Settings[:len(config.Settings)-len(config.PolicyKeys)] {
-			fmt.Fprintf(&s, "| `%s` | `--%s` | %s |\n", c.Key, c.Flag, kind(c.Kind))
+		fmt.Fprint(&s, "| key | flag | variable | a |\n|---|---|---|---|\n")
+		for _, c := range config.HostKeys {
+			fmt.Fprintf(&s, "| `%s` | `--%s` | `%s` | %s |\n", c.Key, c.Flag, c.Variable(), kind(c.Kind))
 		}
 	case "servers":
 		fmt.Fprint(&s, "| key | a | |\n|---|---|---|\n")
-		for _, c := range config.ServerKeys[:len(config.ServerKeys)-len(config.PolicyKeys)] {
+		for _, c := range config.OwnKeys {
 			fmt.Fprintf(&s, "| `%s` | %s | %s |\n", c.Key, kind(c.Kind), c.Usage)
 		}
-	case "policy":
+	case "policy", "limits":
 		fmt.Fprint(&s, "| key | a | default | |\n|---|---|---|---|\n")
-		for _, c := range config.PolicyKeys {
+		keys := config.PolicyKeys
+		if name == "limits" {
+			keys = config.LimitKeys
+		}
+		for _, c := range keys {
 			fmt.Fprintf(&s, "| `%s` | %s | %s | %s |\n", c.Key, kind(c.Kind), code(c.Format(c.Default)), c.Usage)
 		}
 	case "points":
@@ -134,7 +138,7 @@ func code(s string) string {
 func kind(k config.Kind) string {
 	return map[config.Kind]string{
 		config.Text: "text", config.Duration: "duration", config.Bool: "true or false", config.List: "list of texts", config.Map: "map of texts",
-		config.DurationOrNever: "duration, or 0", config.Count: "whole number", config.Size: "size",
+		config.DurationOrNever: "duration, or 0", config.Count: "whole number", config.CountOrNone: "whole number, or 0", config.Size: "size", config.SizeOrNone: "size, or 0",
 	}[k]
 }
 
