@@ -57,38 +57,49 @@ func (b *bench) contest(ctx context.Context, name string, servers []*server, tur
 // speed is what is known of one server after the rounds.
 type speed struct {
 	rate, p50, p99 []float64
+	driver         []float64 // its share of the processor time, in percent
 	bad            int64
 	first          error
 }
 
 // calls measures a load on servers, and makes a table of it. The first server is
 // the one that the others are compared with.
-func (b *bench) calls(ctx context.Context, j job, servers []*server) (string, error) {
+func (b *bench) calls(ctx context.Context, name string, servers []*server, drive func(s *server, round int) (sample, error)) (string, error) {
 	results := map[*server]*speed{}
 	for _, s := range servers {
 		results[s] = &speed{}
 	}
-	err := b.contest(ctx, j.tool, servers, func(s *server, round int) error {
-		turn, err := drive(s.endpoint, j)
+	err := b.contest(ctx, name, servers, func(s *server, round int) error {
+		ours, theirs, err := s.times()
 		if err != nil {
 			return err
 		}
+		turn, err := drive(s, round)
+		if err != nil {
+			return err
+		}
+		oursThen, theirsThen, err := s.times()
+		if err != nil {
+			return err
+		}
+		oursThen -= ours
 		r := results[s]
 		r.rate = append(r.rate, turn.rate)
 		r.p50 = append(r.p50, milliseconds(percentile(turn.took, 0.50)))
 		r.p99 = append(r.p99, milliseconds(percentile(turn.took, 0.99)))
+		r.driver = append(r.driver, 100*float64(oursThen)/float64(oursThen+theirsThen-theirs))
 		r.bad += turn.bad
 		if r.first == nil {
 			r.first = turn.first
 		}
-		b.say("%s, round %d, %s: %.0f/s, p50 %.1f ms, p99 %.1f ms, bad %d", j.tool, round+1, s.name,
-			turn.rate, r.p50[len(r.p50)-1], r.p99[len(r.p99)-1], turn.bad)
+		b.say("%s, round %d, %s: %.0f/s, p50 %.1f ms, p99 %.1f ms, bad %d, driver %.0f %%", name, round+1, s.name,
+			turn.rate, r.p50[len(r.p50)-1], r.p99[len(r.p99)-1], turn.bad, r.driver[len(r.driver)-1])
 		return nil
 	})
 	if err != nil {
 		return "", err
 	}
-	rows := [][]string{{"server", "calls/s", "p50, ms", "p99, ms", "bad answers", "kalpa is"}}
+	rows := [][]string{{"server", "calls/s", "p50, ms", "p99, ms", "bad answers", "driver, % of the CPU time", "kalpa is"}}
 	var notes []string
 	for i, s := range servers {
 		r := results[s]
@@ -104,10 +115,18 @@ func (b *bench) calls(ctx context.Context, j job, servers []*server) (string, er
 			notes = append(notes, fmt.Sprintf("The first bad answer of %s: %v.", s.name, r.first))
 		}
 		rows = append(rows, []string{
-			s.name, summarize(r.rate).String(), summarize(r.p50).String(), summarize(r.p99).String(), fmt.Sprint(r.bad), times,
+			s.name, summarize(r.rate).String(), summarize(r.p50).String(), summarize(r.p99).String(), fmt.Sprint(r.bad), summarize(r.driver).String(), times,
 		})
 	}
 	return table(rows) + told(notes), nil
+}
+
+// times are the processor times so far, of this process and of the server.
+func (s *server) times() (ours, theirs time.Duration, err error) {
+	if ours, err = burnt(); err == nil {
+		theirs, err = s.burnt()
+	}
+	return ours, theirs, err
 }
 
 // told is what stands below a table.

@@ -58,6 +58,9 @@ func drive(endpoint string, j job) (s sample, err error) {
 	return s, nil
 }
 
+// turn drives the job at a server.
+func (j job) turn(s *server, _ int) (sample, error) { return drive(s.endpoint, j) }
+
 // run is one session's part. It returns how long each call took that began and
 // ended within the measured time.
 func (j job) run(c *client, session int, begin, end time.Time, bad *badness) (took []time.Duration) {

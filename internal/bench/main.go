@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// parts are those of the page, as -only names them.
+var parts = []string{"calls", "ledger", "memory", "start", "objects"}
+
 // bench is one run.
 type bench struct {
 	peers, out, work   string
@@ -23,6 +26,7 @@ type bench struct {
 	rounds, sessions   int
 	warmup, d, settle  time.Duration
 	resident, agents   int
+	objects, foreign   int
 	stored             int
 	command            func(part string, peers bool) string
 	commit, loadBefore string
@@ -45,13 +49,15 @@ func run(ctx context.Context) error {
 	flag.StringVar(&b.peers, "peers", "", "the folder of peers; without it only kalpa is measured")
 	flag.StringVar(&b.out, "out", "docs/benchmarks.md", "the page whose parts are rewritten; - prints them instead")
 	flag.StringVar(&b.work, "work", "bin/bench", "a folder for data, on the disk that is to be measured; it is emptied")
-	flag.StringVar(&b.only, "only", "", "measure these parts, with commas between: calls, ledger, memory, start")
+	flag.StringVar(&b.only, "only", "", "measure these parts, with commas between: "+strings.Join(parts, ", "))
 	flag.IntVar(&b.rounds, "rounds", 5, "how many times each server has its turn")
 	flag.IntVar(&b.sessions, "sessions", 32, "how many sessions call at the same time")
 	flag.DurationVar(&b.warmup, "warmup", time.Second, "how long they call before a turn is measured")
 	flag.DurationVar(&b.d, "d", 5*time.Second, "how long a turn is measured")
 	flag.IntVar(&b.resident, "resident", 2000, "how many sessions the memory is divided by")
 	flag.IntVar(&b.agents, "agents", 200, "the same for McpAgent, whose sessions take longer to open")
+	flag.IntVar(&b.objects, "objects", 100_000, "how many objects the memory is divided by")
+	flag.IntVar(&b.foreign, "foreign", 2000, "the same for the objects of the peer")
 	flag.IntVar(&b.stored, "stored", 100_000, "how many sessions are in the store that is started on")
 	flag.DurationVar(&b.settle, "settle", 80*time.Second, "how long the session that those are copies of is left alone first: delivered events are kept for a minute")
 	flag.Parse()
@@ -73,12 +79,12 @@ func (b *bench) check() error {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
 	for part := range strings.SplitSeq(b.only, ",") {
-		if part != "" && !slices.Contains([]string{"calls", "ledger", "memory", "start"}, part) {
+		if part != "" && !slices.Contains(parts, part) {
 			return fmt.Errorf("-only: there is no part %q", part)
 		}
 	}
-	if b.rounds < 1 || b.sessions < 1 || b.resident < 1 || b.agents < 1 || b.d <= 0 {
-		return errors.New("-rounds, -sessions, -resident, -agents and -d are 1 at least")
+	if b.rounds < 1 || b.sessions < 1 || b.resident < 1 || b.agents < 1 || b.objects < 1 || b.foreign < 1 || b.d <= 0 {
+		return errors.New("-rounds, -sessions, -resident, -agents, -objects, -foreign and -d are 1 at least")
 	}
 	if least := woken * (b.rounds + 1); b.stored < least {
 		return fmt.Errorf("-stored: with %d rounds it is %d at least", b.rounds, least)
@@ -106,7 +112,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if b.commit, err = commit(ctx); err != nil {
 		return err
 	}
-	k, err := build(ctx, folder, "")
+	k, err := build(ctx, folder, "./cmd/kalpa", "")
 	if err != nil {
 		return err
 	}
@@ -115,7 +121,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return err
 	}
 	var against []string
-	for _, p := range peers {
+	for _, p := range append(slices.Clone(peers), durableObjects) {
 		against = append(against, p.describe(b.peers))
 	}
 	if err := b.write("setting", on+"\n"+strings.Join(against, "\n")); err != nil {
@@ -148,7 +154,12 @@ func (b *bench) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		return b.write("start", b.measured("start", false)+text)
+		if err := b.write("start", b.measured("start", false)+text); err != nil {
+			return err
+		}
+	}
+	if b.wants("objects") {
+		return b.measureObjects(ctx, folder)
 	}
 	return nil
 }
@@ -158,7 +169,7 @@ func (b *bench) measureCalls(ctx context.Context, k kalpa) error {
 		return []*server{k.server("kalpa"), k.server("kalpa, durability relaxed", "--durability", "relaxed")}
 	}
 	j := job{tool: "add", sessions: b.sessions, warmup: b.warmup, d: b.d}
-	text, err := b.calls(ctx, j, append(hosts(), peerServers(b.peers)...))
+	text, err := b.calls(ctx, j.tool, append(hosts(), peerServers(b.peers)...), j.turn)
 	if err != nil {
 		return err
 	}
@@ -167,7 +178,7 @@ func (b *bench) measureCalls(ctx context.Context, k kalpa) error {
 	}
 	j.tool = "incr"
 	// The Go SDK's peer has one counter, in memory, for all sessions.
-	if text, err = b.calls(ctx, j, append(hosts(), peerServers(b.peers)[1])); err != nil {
+	if text, err = b.calls(ctx, j.tool, append(hosts(), peerServers(b.peers)[1]), j.turn); err != nil {
 		return err
 	}
 	return b.write("incr", b.measured("calls", true)+text)
@@ -175,7 +186,7 @@ func (b *bench) measureCalls(ctx context.Context, k kalpa) error {
 
 // measureLedger compares a host with the same one without the ledger and the epochs.
 func (b *bench) measureLedger(ctx context.Context, folder string) error {
-	with, err := build(ctx, folder, "seams")
+	with, err := build(ctx, folder, "./cmd/kalpa", "seams")
 	if err != nil {
 		return err
 	}
@@ -184,10 +195,10 @@ func (b *bench) measureLedger(ctx context.Context, folder string) error {
 	var tables []string
 	for _, durability := range []string{"sync", "relaxed"} {
 		j := job{tool: "add", sessions: b.sessions, warmup: b.warmup, d: b.d}
-		rows, err := b.calls(ctx, j, []*server{
+		rows, err := b.calls(ctx, j.tool, []*server{
 			with.server("kalpa, durability "+durability, "--durability", durability),
 			without.server("the same without the ledger and epochs", "--durability", durability),
-		})
+		}, j.turn)
 		if err != nil {
 			return err
 		}

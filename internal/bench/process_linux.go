@@ -81,29 +81,46 @@ func (p *process) lastWords() string {
 
 // resident is the memory of the group, in bytes.
 func (p *process) resident() (int64, error) {
+	// Resident pages are the 22nd field.
+	pages, err := p.sum(21)
+	return pages * int64(os.Getpagesize()), err
+}
+
+// burnt is the processor time of the group so far.
+func (p *process) burnt() (time.Duration, error) {
+	// In user mode and in the system, in hundredths of a second.
+	ticks, err := p.sum(11, 12)
+	return time.Duration(ticks) * 10 * time.Millisecond, err
+}
+
+// sum adds up fields of the group's lines in /proc, counted from 0 after the name.
+func (p *process) sum(which ...int) (total int64, err error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return 0, err
 	}
-	var total int64
+	found := false
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue // it has ended
 		}
 		// After the name, which may hold anything but ends with the last bracket:
-		// state, parent, group, ..., and resident pages as the 22nd.
+		// state, parent, group, ...
 		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 		if len(fields) < 22 || string(fields[2]) != strconv.Itoa(p.cmd.Process.Pid) {
 			continue
 		}
-		pages, err := strconv.ParseInt(string(fields[21]), 10, 64)
-		if err != nil {
-			return 0, err
+		found = true
+		for _, i := range which {
+			n, err := strconv.ParseInt(string(fields[i]), 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			total += n
 		}
-		total += pages * int64(os.Getpagesize())
 	}
-	if total == 0 {
+	if !found {
 		return 0, errors.New("it is not running")
 	}
 	return total, nil

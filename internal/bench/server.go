@@ -22,18 +22,19 @@ type server struct {
 	// why it can't be measured; nil if it can.
 	skipped error
 	launch  func(folder string) (*process, string, error) // its files go in there
+	ready   func(endpoint string) error                   // nil: it answers an initialize
 
 	*process // nil: not running
 	endpoint string
 }
 
-// start runs the server and waits until it has answered an initialize.
+// start runs the server and waits until it is ready.
 func (s *server) start(ctx context.Context, folder string, limit time.Duration) error {
 	p, endpoint, err := s.launch(folder)
 	if err != nil {
 		return err
 	}
-	if err := answers(ctx, p, endpoint, limit); err != nil {
+	if err := answers(ctx, p, endpoint, s.ready, limit); err != nil {
 		p.stop()
 		return err
 	}
@@ -48,14 +49,16 @@ func (s *server) end() {
 	}
 }
 
-// answers waits until a server answers initialize.
-func answers(ctx context.Context, p *process, endpoint string, limit time.Duration) error {
+// answers waits until a server is ready.
+func answers(ctx context.Context, p *process, endpoint string, ready func(string) error, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if ready == nil {
+		ready = initializes
+	}
 	for {
-		c, err := open(endpoint)
+		err := ready(endpoint)
 		if err == nil {
-			c.close()
 			return nil
 		}
 		select {
@@ -68,6 +71,15 @@ func answers(ctx context.Context, p *process, endpoint string, limit time.Durati
 	}
 }
 
+// initializes: an MCP server takes a session.
+func initializes(endpoint string) error {
+	c, err := open(endpoint)
+	if err == nil {
+		c.close()
+	}
+	return err
+}
+
 // kalpa is the program that is measured.
 type kalpa struct {
 	program string
@@ -75,11 +87,11 @@ type kalpa struct {
 }
 
 // build compiles it, with build tags if any.
-func build(ctx context.Context, folder, tags string) (kalpa, error) {
-	k := kalpa{program: filepath.Join(folder, "kalpa"+tags)}
-	out, err := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", k.program, "./cmd/kalpa").CombinedOutput() //nolint:gosec // tags are ours
+func build(ctx context.Context, folder, program, tags string) (kalpa, error) {
+	k := kalpa{program: filepath.Join(folder, filepath.Base(program)+tags)}
+	out, err := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", k.program, program).CombinedOutput() //nolint:gosec // tags are ours
 	if err != nil {
-		return k, fmt.Errorf("building kalpa: %w\n%s", err, out)
+		return k, fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
 	return k, nil
 }
@@ -134,6 +146,9 @@ type peer struct {
 	folder, path string
 	name, what   string
 }
+
+// durableObjects is what objects are compared with.
+var durableObjects = peer{"workerd-objects", "/", "Durable Objects on workerd", "Cloudflare's Durable Objects on its open-source runtime, on disk"}
 
 var peers = []peer{
 	{"gosdk", "/", "Go SDK, in memory", "the official Go SDK's StreamableHTTPHandler with its event store, all of it in memory: nothing is durable"},

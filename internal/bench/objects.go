@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// connections of a load on objects.
+	connections = 64
+	// spreadOver is how many objects a load is spread over that is not on one.
+	spreadOver = 1000
+	// cold is how many objects are activated in each round, one after the other.
+	cold = 2000
+)
+
+// measureObjects compares objects with those of the peer.
+func (b *bench) measureObjects(ctx context.Context, folder string) error {
+	k, err := build(ctx, folder, "./internal/bench/object", "")
+	if err != nil {
+		return err
+	}
+	both := func() []*server {
+		all := []*server{k.server("kalpa"), durableObjects.server(b.peers)}
+		for _, s := range all {
+			s.ready = ready
+		}
+		return all
+	}
+	var tables []string
+	for _, load := range []struct {
+		what string
+		r    requests
+	}{
+		{"A request that does nothing, to one object:", requests{op: "noop", want: "ok", objects: 1}},
+		{fmt.Sprintf("The same, over %s objects:", grouped(fmt.Sprint(spreadOver))), requests{op: "noop", want: "ok", objects: spreadOver}},
+		{"A durable increment of one object:", requests{op: "incr", objects: 1}},
+		{fmt.Sprintf("The same, over %s objects:", grouped(fmt.Sprint(spreadOver))), requests{op: "incr", objects: spreadOver}},
+	} {
+		r := load.r
+		r.connections, r.warmup, r.d = connections, b.warmup, b.d
+		rows, err := b.calls(ctx, fmt.Sprintf("%s-%d", r.op, r.objects), both(), func(s *server, round int) (sample, error) {
+			r.prefix = fmt.Sprintf("r%d-", round)
+			r.counted, r.once = 0, true // every object is there before anything is measured
+			if err := r.all(s.endpoint); err != nil {
+				return sample{}, err
+			}
+			r.counted, r.once = 1, false
+			return r.run(s.endpoint)
+		})
+		if err != nil {
+			return err
+		}
+		tables = append(tables, load.what+"\n\n"+rows)
+	}
+	rest, err := b.atRest(ctx, both())
+	if err != nil {
+		return err
+	}
+	return b.write("objects", b.measured("objects", true)+strings.Join(append(tables, rest), "\n"))
+}
+
+// ready: a server of objects answers.
+func ready(endpoint string) error {
+	_, err := (&requests{op: "noop", want: "ok", connections: 1, objects: 1, prefix: "ready", once: true, d: time.Second}).run(endpoint)
+	return err
+}
+
+// atRest measures what objects take that rest in memory, and how long one takes that
+// has to be brought there.
+func (b *bench) atRest(ctx context.Context, servers []*server) (string, error) {
+	type result struct{ before, after, each, first []float64 }
+	results := make([]result, len(servers))
+	counts := []int{b.objects, b.foreign}
+	for round := range b.rounds {
+		for i, s := range servers {
+			if s.skipped != nil {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return "", err
+			}
+			folder, err := b.folder(fmt.Sprintf("objects-%d-%d", round, i))
+			if err != nil {
+				return "", err
+			}
+			before, after, err := b.reside(ctx, s, folder, counts[i])
+			var first float64
+			if err == nil && i == 0 {
+				first, err = b.activate(ctx, s, fmt.Sprintf("objects-cold-%d", round))
+			}
+			if err != nil {
+				s.skipped = err
+				b.say("objects at rest: %s is out: %v", s.name, err)
+				continue
+			}
+			r := &results[i]
+			r.before = append(r.before, before/1e6)
+			r.after = append(r.after, after/1e6)
+			r.each = append(r.each, (after-before)/float64(counts[i]))
+			r.first = append(r.first, first)
+			b.say("objects at rest, round %d, %s: %.1f MB, %.1f MB with %d objects, %.0f B each; %.3f ms to activate one", round+1, s.name, before/1e6, after/1e6, counts[i], r.each[round], first)
+		}
+	}
+	rows := [][]string{{"server", "objects in memory", "MB before", "MB with them", "bytes each", "kalpa takes", "first request of an object with 1 KiB of state, ms, median of " + grouped(fmt.Sprint(cold))}}
+	var notes []string
+	for i, s := range servers {
+		if s.skipped != nil {
+			notes = append(notes, fmt.Sprintf("Not measured: %s: %v.", s.name, s.skipped))
+			continue
+		}
+		r, times, first := results[i], "", summarize(results[i].first).String()
+		if i > 0 {
+			times, first = summarize(ratios(results[0].each, r.each)).String()+" times as much", ""
+		}
+		rows = append(rows, []string{s.name, grouped(fmt.Sprint(counts[i])), summarize(r.before).String(), summarize(r.after).String(), summarize(r.each).String(), times, first})
+	}
+	return "Objects at rest:\n\n" + table(rows) + told(notes), nil
+}
+
+// reside activates objects, and reads the server's memory before and after. Each must
+// still be in memory then: it goes on counting.
+func (b *bench) reside(ctx context.Context, s *server, folder string, objects int) (before, after float64, err error) {
+	if err := s.start(ctx, folder, startLimit); err != nil {
+		return 0, 0, err
+	}
+	defer s.end()
+	r := requests{op: "mem", connections: connections, objects: objects, prefix: "m", once: true, d: time.Second}
+	time.Sleep(settling)
+	was, err := s.resident()
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := r.all(s.endpoint); err != nil {
+		return 0, 0, err
+	}
+	time.Sleep(settling)
+	is, err := s.resident()
+	if err != nil {
+		return 0, 0, err
+	}
+	r.counted = 1
+	if err := r.all(s.endpoint); err != nil {
+		return 0, 0, fmt.Errorf("some objects are not in memory any more: %w", err)
+	}
+	return float64(was), float64(is), nil
+}
+
+// activate is how long the first request of an object takes whose state is on disk, in
+// milliseconds: at a server that has been killed and started again.
+func (b *bench) activate(ctx context.Context, s *server, name string) (first float64, err error) {
+	folder, err := b.folder(name)
+	if err != nil {
+		return 0, err
+	}
+	r := requests{op: "fill", want: "filled", connections: connections, objects: cold, prefix: "c", once: true, d: time.Second}
+	for _, then := range []requests{r, {op: "load", want: "1024", connections: 1, objects: cold, prefix: "c", once: true, d: time.Second}} {
+		if err := s.start(ctx, folder, startLimit); err != nil {
+			return 0, err
+		}
+		sample, err := then.run(s.endpoint)
+		s.end()
+		if err = errors.Join(err, sample.first); err != nil {
+			return 0, err
+		}
+		first = milliseconds(percentile(sample.took, 0.5))
+	}
+	return first, nil
+}
+
+// all runs a load of which nothing may be bad.
+func (r *requests) all(endpoint string) error {
+	s, err := r.run(endpoint)
+	return errors.Join(err, s.first)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAnAnswerIsParsed(t *testing.T) {
+	const good = "HTTP/1.1 200 OK\r\nDate: now\r\ncontent-length: 2\r\n\r\nok"
+	for n := range len(good) {
+		if _, _, whole, err := parse([]byte(good[:n])); whole || err != nil {
+			t.Fatalf("%q: whole %v, %v", good[:n], whole, err)
+		}
+	}
+	status, body, whole, err := parse([]byte(good))
+	if status != 200 || string(body) != "ok" || !whole || err != nil {
+		t.Errorf("%d %q, whole %v, %v", status, body, whole, err)
+	}
+	for _, bad := range []string{
+		good + "more",
+		"SPDY/9 200 OK\r\n\r\n",
+		"HTTP/1.1 2x0 OK\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+		strings.Replace(good, "2\r\n\r\n", "-2\r\n\r\n", 1),
+	} {
+		if _, _, whole, err := parse([]byte(bad)); whole || err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+// Every answer of a load is looked at: what is not what the object must say is bad.
+func TestWhatAnObjectMustAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		r       requests
+		answers []string
+		bad     int // the first that is
+	}{
+		"a no-op":                     {requests{op: "noop", want: "ok", connections: 1, objects: 1}, []string{"ok", "ok", "no"}, 2},
+		"its own object counts":       {requests{op: "incr", connections: 2, objects: 4}, []string{"1", "1", "2", "2", "2"}, 4},
+		"that has counted before":     {requests{op: "incr", connections: 1, objects: 1, counted: 7}, []string{"8", "9", "11"}, 2},
+		"one counts for all":          {requests{op: "incr", connections: 2, objects: 1}, []string{"3", "9", "10", "10"}, 3},
+		"what is no number is no sum": {requests{op: "incr", connections: 2, objects: 1}, []string{"3", "four"}, 1},
+	} {
+		a := c.r.asker(0)
+		for i, answer := range c.answers {
+			if err := a.check(200, []byte(answer)); (err != nil) != (i == c.bad) {
+				t.Errorf("%s: answer %d: %v", name, i, err)
+			}
+			a.next()
+		}
+		if err := a.check(503, []byte(c.answers[0])); err == nil {
+			t.Errorf("%s: a 503 is taken", name)
+		}
+	}
+}
+
+func TestEachObjectIsAskedOnce(t *testing.T) {
+	r := requests{op: "mem", connections: 4, objects: 10, prefix: "x", once: true}
+	asked := map[string]int{}
+	for n := range r.connections {
+		a := r.asker(n)
+		for more := true; more; more = a.next() {
+			asked[strings.Fields(string(a.request(nil, "host", "/")))[1]]++
+		}
+	}
+	if len(asked) != r.objects || asked["/x9/mem"] != 1 {
+		t.Errorf("asked: %v", asked)
+	}
+}
