@@ -44,6 +44,11 @@ type Options struct {
 	// HeapLimit is the budget of one isolate, in bytes. Default: 128 MiB, that of the
 	// platform whose semantics these are.
 	HeapLimit int64
+	// SoftLimit is how much of it may be charged before the isolate reclaims what nobody
+	// needs, least recently used first: objects that rest, and machines that are
+	// Reclaimers. Default: three quarters of HeapLimit. Negative: nothing is reclaimed,
+	// and a charge that does not fit resets the isolate at once.
+	SoftLimit int64
 	// CacheLimit bounds the bytes of an isolate's batches that are not yet written.
 	// What does not fit resets the isolate. Default: 128 MiB.
 	CacheLimit int64
@@ -93,6 +98,9 @@ func (o *Options) defaults() error {
 	if o.HeapLimit == 0 {
 		o.HeapLimit = 128 << 20
 	}
+	if o.SoftLimit == 0 {
+		o.SoftLimit = o.HeapLimit / 4 * 3
+	}
 	if o.CacheLimit == 0 {
 		o.CacheLimit = 128 << 20
 	}
@@ -120,6 +128,9 @@ func (o *Options) defaults() error {
 	if o.Isolates < 0 || o.HeapLimit < 0 || o.CacheLimit < 0 || o.MaxQueued < 0 {
 		return fmt.Errorf("actor: Options.Isolates, HeapLimit, CacheLimit and MaxQueued must not be negative, got %d, %d, %d, %d",
 			o.Isolates, o.HeapLimit, o.CacheLimit, o.MaxQueued)
+	}
+	if o.SoftLimit > o.HeapLimit {
+		return fmt.Errorf("actor: Options.SoftLimit is %d, more than HeapLimit, which is %d", o.SoftLimit, o.HeapLimit)
 	}
 	return o.Web.defaults()
 }

@@ -337,7 +337,7 @@ func TestQueueIsBoundedI12(t *testing.T) {
 }
 
 func TestChargePastTheLimitResetsTheIsolate(t *testing.T) {
-	h := start(t, actor.Options{Isolates: 1, HeapLimit: 1 << 20})
+	h := start(t, actor.Options{Isolates: 1, HeapLimit: 1 << 20, SoftLimit: -1})
 	do(t, h, "big", charge, 900<<10)
 	do(t, h, "small", incr, 1)
 	_, err := charge.Do(t.Context(), h.Stub(id("small")), 200<<10)

@@ -32,6 +32,7 @@ type incarnation struct {
 
 	broken  atomic.Pointer[Error]
 	touched atomic.Int64 // when it last handled an event, in nanoseconds since the host began
+	rests   atomic.Int64 // see Turn.Rests; 0: nothing was said
 	charged int64        // under isolate.mu
 
 	// turns, reads, criticals, alarms and teardowns count begins and ends, for the
@@ -79,8 +80,9 @@ func newIncarnation(h *Host, id storage.ID, epoch uint64, m Machine) *incarnatio
 
 // What an incarnation's mailbox carries: the events themselves wait in the directory.
 type (
-	token struct{}
-	evict struct{}
+	token   struct{}
+	evict   struct{}
+	reclaim struct{}
 )
 
 // spawn asks the isolate to run the incarnation.
@@ -132,6 +134,10 @@ func (inc *incarnation) Receive(ctx pa.Context) {
 		inc.h.looked()
 	case evict:
 		inc.passivate()
+	case reclaim:
+		if !inc.passivate() {
+			inc.giveBack()
+		}
 	}
 }
 
@@ -323,17 +329,14 @@ func (inc *incarnation) alarmRow() (storage.Alarm, error) {
 	return inc.alarm, nil
 }
 
-// passivate ends an idle incarnation in order, or lets it go on.
-func (inc *incarnation) passivate() {
+// passivate ends an idle incarnation in order, or lets it go on: false.
+func (inc *incarnation) passivate() (over bool) {
 	s := inc.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	en := s.entries[inc.id]
-	if en == nil || en.inc != inc || en.state != passivating {
-		return
-	}
-	if inc.err() != nil {
-		return
+	if en == nil || en.inc != inc || en.state != passivating || inc.err() != nil {
+		return true
 	}
 	posted := slices.ContainsFunc(en.queue, func(e envelope) bool { return e.own })
 	if posted || !inc.machine.Idle() || !inc.gate.idle() || inc.busy() {
@@ -341,12 +344,13 @@ func (inc *incarnation) passivate() {
 		for range en.queue {
 			inc.poke()
 		}
-		return
+		return false
 	}
 	inc.broken.CompareAndSwap(nil, &Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Superseded, Err: errEvicted})
 	inc.cancel(errEvicted)
 	inc.h.sockets.forget(inc.id)
 	inc.h.sys.Root.Stop(inc.pid)
+	return true
 }
 
 var errEvicted = errors.New("the incarnation was evicted")

@@ -1,11 +1,13 @@
 package actor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pa "github.com/asynkron/protoactor-go/actor"
 
@@ -26,6 +28,10 @@ type isolate struct {
 	// abandoned are incarnations that are members no more, and in which a turn that
 	// overran goes on: what they have charged is still held.
 	abandoned map[*incarnation]struct{}
+
+	waiters   []*waiter     // charges that wait for memory, oldest first
+	round     *round        // of reclamation; nil: none is under way
+	nextRound time.Duration // when the soft limit may ask for another, since the host began
 
 	// unwritten are the bytes of batches that are not yet durable: the cache of what
 	// is written.
@@ -91,30 +97,51 @@ func (i *isolate) add(inc *incarnation) {
 	i.classes[inc.id.Class]++
 	i.heap += base
 	i.mu.Unlock()
+	i.relieve()
 }
 
 // remove ends an incarnation's membership and gives back all that it charged.
 func (i *isolate) remove(inc *incarnation) {
 	i.mu.Lock()
-	if _, ok := i.members[inc]; ok {
-		delete(i.members, inc)
-		i.classes[inc.id.Class]--
+	if i.leave(inc) {
 		i.heap -= base + inc.charged
+		i.answer(inc)
 		inc.charged = 0
+		i.grant()
 	}
 	i.mu.Unlock()
+	i.goOn()
+}
+
+// leave ends an incarnation's membership; its charges that wait fail. Called with the
+// lock.
+func (i *isolate) leave(inc *incarnation) bool {
+	if _, ok := i.members[inc]; !ok {
+		return false
+	}
+	delete(i.members, inc)
+	i.classes[inc.id.Class]--
+	i.waiters = slices.DeleteFunc(i.waiters, func(w *waiter) bool {
+		if w.inc == inc {
+			w.wake.Set()
+		}
+		return w.inc == inc
+	})
+	return true
 }
 
 // abandon is remove for an incarnation in which a turn goes on: it keeps its
 // charge until ended.
 func (i *isolate) abandon(inc *incarnation) {
 	i.mu.Lock()
-	defer i.mu.Unlock()
-	if _, ok := i.members[inc]; ok {
-		delete(i.members, inc)
-		i.classes[inc.id.Class]--
+	if i.leave(inc) {
 		i.abandoned[inc] = struct{}{}
+		if i.round != nil {
+			delete(i.round.asked, inc) // it gives nothing
+		}
 	}
+	i.mu.Unlock()
+	i.goOn()
 }
 
 // ended is told that the turn of an abandoned incarnation has ended.
@@ -125,6 +152,7 @@ func (i *isolate) ended(inc *incarnation) {
 		delete(i.abandoned, inc)
 		i.heap -= base + inc.charged
 		inc.charged = 0
+		i.grant()
 	}
 }
 
@@ -141,26 +169,53 @@ func (i *isolate) cache(inc *incarnation, n int64) error {
 	return inc.err()
 }
 
-// charge accounts for memory. What does not fit resets the isolate, whoever
-// filled it: the error names the victim, and the largest holders.
-func (i *isolate) charge(inc *incarnation, n int64) error {
+// charge accounts for memory. What does not fit waits where reclaiming can help, or
+// resets the isolate, whoever filled it: the error names the victim, and the largest
+// holders. A waiter is what the charge has yet to wait for.
+func (i *isolate) charge(inc *incarnation, n int64) (*waiter, error) {
 	i.mu.Lock()
 	if _, ok := i.members[inc]; !ok {
 		i.mu.Unlock()
-		return inc.err()
+		return nil, inc.err()
 	}
-	if i.heap+n <= i.h.o.HeapLimit {
-		i.heap += n
-		inc.charged += n
+	if i.heap+n <= i.h.o.HeapLimit && len(i.waiters) == 0 {
+		i.take(inc, n)
 		i.mu.Unlock()
-		return nil
+		i.relieve()
+		return nil, nil
 	}
-	err := fmt.Errorf("isolate %d holds %d of %d bytes and %s asked for %d more; the largest holders: %s",
-		i.n, i.heap, i.h.o.HeapLimit, inc.id, n, i.holders())
+	if i.reclaims() && i.enough(n) {
+		w := &waiter{inc: inc, bytes: n, wake: i.h.o.Runner.Signal()}
+		i.waiters = append(i.waiters, w)
+		i.mu.Unlock()
+		i.reclaim()
+		return w, nil
+	}
+	err := i.full(inc, n, "")
 	i.mu.Unlock()
-	inc.asked.Store(true)
-	i.reset(MemoryLimit, err)
-	return inc.err()
+	return nil, i.overflow(inc, err)
+}
+
+// take is called with the lock.
+func (i *isolate) take(inc *incarnation, n int64) {
+	i.heap += n
+	inc.charged += n
+}
+
+// full says that a charge does not fit, and who holds what. Called with the lock.
+func (i *isolate) full(inc *incarnation, n int64, why string) error {
+	if why != "" {
+		why = "; " + why
+	}
+	return fmt.Errorf("isolate %d holds %d of %d bytes and %s asked for %d more%s; the largest holders: %s",
+		i.n, i.heap, i.h.o.HeapLimit, inc.id, n, why, i.holders())
+}
+
+// overflow resets the isolate for a charge that does not fit.
+func (i *isolate) overflow(victim *incarnation, reason error) error {
+	victim.asked.Store(true)
+	i.reset(MemoryLimit, reason)
+	return victim.err()
 }
 
 // holders names the members that charge most. Called with the lock.
@@ -168,10 +223,7 @@ func (i *isolate) holders() string {
 	held := maps.Clone(i.members)
 	maps.Copy(held, i.abandoned)
 	all := slices.SortedFunc(maps.Keys(held), func(a, b *incarnation) int {
-		if a.charged != b.charged {
-			return int(b.charged>>10 - a.charged>>10)
-		}
-		return slices.Compare([]string{a.id.Class, a.id.Name}, []string{b.id.Class, b.id.Name})
+		return cmp.Or(cmp.Compare(b.charged, a.charged), byID(a.id, b.id))
 	})
 	s := ""
 	for _, inc := range all[:min(3, len(all))] {
@@ -186,8 +238,8 @@ func (i *isolate) holders() string {
 func (i *isolate) discharge(inc *incarnation, n int64) {
 	i.mu.Lock()
 	if _, ok := i.members[inc]; ok {
-		i.heap -= n
-		inc.charged -= n
+		i.take(inc, -n)
+		i.grant()
 	}
 	i.mu.Unlock()
 }
@@ -196,7 +248,7 @@ func (i *isolate) discharge(inc *incarnation, n int64) {
 func (i *isolate) reset(c Cause, reason error) int {
 	i.mu.Lock()
 	all := slices.SortedFunc(maps.Keys(i.members), func(a, b *incarnation) int {
-		return slices.Compare([]string{a.id.Class, a.id.Name}, []string{b.id.Class, b.id.Name})
+		return byID(a.id, b.id)
 	})
 	i.mu.Unlock()
 	i.h.log.Warn("isolate reset", "isolate", i.n, "cause", c.String(), "objects", len(all), "reason", reason)
@@ -217,6 +269,8 @@ func (i *isolate) reset(c Cause, reason error) int {
 type Isolate struct {
 	Objects         map[string]int64 // those in memory, by class
 	Heap, HeapLimit int64            // what is charged, and what may be, in bytes
+	// SoftLimit is where reclaiming begins; negative: it does not.
+	SoftLimit int64
 }
 
 // Isolate looks at an isolate; n is below Isolates.
@@ -224,7 +278,7 @@ func (h *Host) Isolate(n int) Isolate {
 	i := h.isolates[n]
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return Isolate{maps.Clone(i.classes), i.heap, h.o.HeapLimit}
+	return Isolate{maps.Clone(i.classes), i.heap, h.o.HeapLimit, h.o.SoftLimit}
 }
 
 // Heap is what is charged on an isolate's heap, in bytes.

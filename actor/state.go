@@ -3,6 +3,7 @@ package actor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/kalpahost/kalpa/alarm"
@@ -88,10 +89,25 @@ func (s *State) Alarm() (time.Time, error) {
 // see [alarm.Schedule].
 func (s *State) Schedule() *alarm.Schedule { return s.inc.schedule() }
 
-// Charge accounts for memory that the object keeps, in bytes. What does not fit
-// on the isolate's heap resets the isolate.
+// Charge accounts for memory that the object keeps, in bytes. What does not fit on
+// the isolate's heap waits, as in an Await, where the isolate has enough that it can
+// reclaim: objects that rest, and runtimes that nobody needs. Otherwise the isolate is
+// reset. What is not released is given back when the incarnation ends.
 func (s *State) Charge(bytes int64) (release func(), err error) {
-	return (&Turn{inc: s.inc}).Charger()(bytes)
+	if _, err := s.holder(); err != nil {
+		return nil, err
+	}
+	if bytes < 0 {
+		return nil, s.fail("charge", fmt.Errorf("%d bytes are negative", bytes), "release gives a charge back")
+	}
+	w, err := s.inc.isolate.charge(s.inc, bytes)
+	if w != nil {
+		err = s.Await(s.inc.ctx, func(ctx context.Context) error { return s.inc.isolate.wait(ctx, w) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.inc.releases(bytes), nil
 }
 
 // Abort resets the object: what this turn wrote is dropped.

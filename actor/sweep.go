@@ -32,6 +32,11 @@ func (h *Host) armSweep() {
 				h.sweepShard(&h.dir.shards[i], before)
 			}
 		}
+		if from == 0 {
+			for _, i := range h.isolates {
+				i.relieve() // of what has come to rest since
+			}
+		}
 		h.armSweep()
 	})
 }

@@ -20,6 +20,8 @@ type meters struct {
 	lateness metric.Float64Histogram
 	// runs of alarms and of schedules, by class and outcome.
 	runs, scheduled metric.Int64Counter
+	// freed by reclaiming, in bytes, and the charges that have waited for it.
+	freed, waits metric.Int64Counter
 }
 
 // lateBuckets of lateness, in seconds: from what a timer can do to what somebody
@@ -53,6 +55,12 @@ func (h *Host) instrument(p metric.MeterProvider) (err error) {
 	h.meters.scheduled, e = m.Int64Counter("kalpa.schedule.runs", metric.WithUnit("{run}"),
 		metric.WithDescription("Runs of schedules, by what they came to."))
 	note(e)
+	h.meters.freed, e = m.Int64Counter("kalpa.heap.reclaimed", metric.WithUnit("By"),
+		metric.WithDescription("What an isolate under pressure has got back from objects and runtimes that nobody needed."))
+	note(e)
+	h.meters.waits, e = m.Int64Counter("kalpa.heap.waits", metric.WithUnit("{charge}"),
+		metric.WithDescription("Charges that have waited for memory, by outcome: granted or reset."))
+	note(e)
 	_, e = m.Float64ObservableGauge("kalpa.alarm.overdue", metric.WithUnit("s"),
 		metric.WithDescription("How long the alarm has been due that has been so for longest; 0 when none is."), metric.WithFloat64Callback(h.overdue))
 	note(e)
@@ -66,6 +74,11 @@ func (h *Host) instrument(p metric.MeterProvider) (err error) {
 	gauge("kalpa.heap.limit", "By", "An isolate's budget.", h.eachIsolate(func(_ *isolate, observe func(int64, ...attribute.KeyValue)) {
 		observe(h.o.HeapLimit)
 	}))
+	if h.o.SoftLimit > 0 {
+		gauge("kalpa.heap.soft_limit", "By", "Where an isolate begins to reclaim.", h.eachIsolate(func(_ *isolate, observe func(int64, ...attribute.KeyValue)) {
+			observe(h.o.SoftLimit)
+		}))
+	}
 	gauge("kalpa.actor.incarnations", "{incarnation}", "Objects that are in memory.", h.eachIsolate(func(i *isolate, observe func(int64, ...attribute.KeyValue)) {
 		for class, n := range i.classes {
 			observe(n, attribute.String("class", class))
@@ -134,6 +147,14 @@ func (m *meters) reset(isolate int, c Cause) {
 func (m *meters) strike(s *Strike) {
 	m.strikes.Add(context.Background(), 1, metric.WithAttributes(
 		attribute.String("point", s.Point.String()), attribute.String("scope", s.Scope.String()), attribute.String("cause", s.Cause.String())))
+}
+
+func (m *meters) reclaimed(isolate int, bytes int64) {
+	m.freed.Add(context.Background(), bytes, metric.WithAttributes(labelIsolate(isolate)))
+}
+
+func (m *meters) waited(isolate int, outcome string) {
+	m.waits.Add(context.Background(), 1, metric.WithAttributes(attribute.String("outcome", outcome), labelIsolate(isolate)))
 }
 
 func (m *meters) late(d time.Duration) { m.lateness.Record(context.Background(), d.Seconds()) }

@@ -91,7 +91,7 @@ func TestHostTellsItsFigures(t *testing.T) {
 			t.Errorf("an object's name is a label: %s", name)
 		}
 	}
-	if n := len(figures(t, r)); n != 12 {
+	if n := len(figures(t, r)); n != 13 {
 		t.Errorf("%d series: %v", n, fmt.Sprint(figures(t, r)))
 	}
 }

@@ -299,16 +299,26 @@ func (h *Host) post(inc *incarnation, event any) error {
 }
 
 // Charger returns a function that accounts for memory that the object keeps, in
-// bytes; see [Host.Heap]. It may be called from any goroutine. What does not fit
-// resets the isolate.
-func (t *Turn) Charger() func(bytes int64) (release func(), err error) {
+// bytes; see [Host.Heap]. It may be called from any goroutine, and not in a turn: what
+// does not fit waits until the isolate has reclaimed enough, or ctx ends. Where that
+// can't help, or takes too long, the isolate is reset.
+func (t *Turn) Charger() func(ctx context.Context, bytes int64) (release func(), err error) {
 	inc := t.inc
-	return func(bytes int64) (func(), error) {
-		if err := inc.isolate.charge(inc, bytes); err != nil {
+	return func(ctx context.Context, bytes int64) (func(), error) {
+		w, err := inc.isolate.charge(inc, bytes)
+		if w != nil {
+			err = inc.isolate.wait(ctx, w)
+		}
+		if err != nil {
 			return nil, err
 		}
-		return sync.OnceFunc(func() { inc.isolate.discharge(inc, bytes) }), nil
+		return inc.releases(bytes), nil
 	}
+}
+
+// releases returns what gives a charge back, once.
+func (inc *incarnation) releases(bytes int64) func() {
+	return sync.OnceFunc(func() { inc.isolate.discharge(inc, bytes) })
 }
 
 // again makes a new turn of one that has ended, for a task that has kept the baton.

@@ -18,6 +18,8 @@ type object struct {
 	// links break the sockets when the incarnation is reset.
 	links map[*Socket]func()
 	post  func(event any) error
+	// reclaimed are to be told when the runtime is gone.
+	reclaimed []func()
 }
 
 func (obj *object) Start(t *actor.Turn) error {
@@ -46,6 +48,16 @@ func (obj *object) Start(t *actor.Turn) error {
 	return obj.apply(t, &o)
 }
 
+// Reclaim implements [actor.Reclaimer].
+func (obj *object) Reclaim(t *actor.Turn, done func()) {
+	obj.Handle(t, pressure{})
+	if obj.s.rt.phase != closing {
+		done()
+		return
+	}
+	obj.reclaimed = append(obj.reclaimed, done)
+}
+
 func (obj *object) Handle(t *actor.Turn, event any) {
 	switch e := event.(type) {
 	case Event:
@@ -57,6 +69,12 @@ func (obj *object) Handle(t *actor.Turn, event any) {
 		if obj.rt != nil && obj.rt.gen == e.gen {
 			obj.rt = nil
 		}
+		defer func() {
+			for _, done := range obj.reclaimed {
+				done()
+			}
+			obj.reclaimed = nil
+		}()
 	case actor.Drain:
 		event = drain{}
 		if !e.Deadline.IsZero() {
@@ -144,6 +162,7 @@ func (obj *object) apply(t *actor.Turn, o *out) error {
 	for _, e := range o.effects {
 		obj.queue(t, e)
 	}
+	t.Rests(obj.s.restsSince())
 	if len(o.settled) > 0 || o.again > 0 {
 		obj.measure(t, o.settled, o.again)
 	}

@@ -33,7 +33,9 @@ type view struct {
 	since  time.Time // when the phase began
 	active time.Time // the last request, reply or answer
 	leases []lease
-	cfg    *Server
+	// pressed: the isolate needs memory.
+	pressed bool
+	cfg     *Server
 }
 
 // lease is a reason for which a runtime stays: a request that runs or waits for a
@@ -46,8 +48,9 @@ type lease struct {
 
 // decide is the idle policy. Within the time-out it waits. While something is
 // leased it waits, and what has outlived its lease is ended. Else the runtime is
-// disposed of. Answers that were not delivered, and rows of dead incarnations,
-// are no leases: they keep their rows and not the runtime.
+// disposed of, at once where the isolate needs its memory. Answers that were not
+// delivered, and rows of dead incarnations, are no leases: they keep their rows and
+// not the runtime.
 func decide(v view, now time.Time) verdict {
 	var next lease
 	for _, l := range v.leases {
@@ -70,6 +73,9 @@ func decide(v view, now time.Time) verdict {
 		return verdict{at: next.until}
 	case v.phase != ready || v.cfg.IdleTimeout < 0:
 		return verdict{}
+	}
+	if v.pressed {
+		return verdict{do: dispose, at: v.active}
 	}
 	idle := v.active.Add(v.cfg.IdleTimeout)
 	if !idle.After(now) {
@@ -102,6 +108,30 @@ func (s *state) look() view {
 		}
 	}
 	return v
+}
+
+// restsSince is when the session was last used by its client, of which nothing but a
+// reclaimable runtime is in memory; zero while there is more.
+func (s *state) restsSince() time.Time {
+	switch {
+	case s.rt.phase == none || s.rt.phase == closing:
+		return earliest(s.active, s.now) // what has never been used rests from now on
+	case !s.alive() || s.cfg == nil || len(s.live) > 0:
+		return time.Time{}
+	}
+	v := s.look()
+	if v.pressed = true; decide(v, s.now).do != dispose {
+		return time.Time{}
+	}
+	return s.active
+}
+
+// onPressure gives back what nobody needs.
+func (s *state) onPressure(now time.Time, o *out) {
+	if s.restsSince().IsZero() || s.rt.phase != ready {
+		return
+	}
+	s.dispose(closedPressure, now, o)
 }
 
 // idleDeadline is when the policy wants to be asked: the deadline that belongs to
@@ -205,7 +235,7 @@ func (s *state) enforce(v verdict, now time.Time, o *out) bool {
 	case failBuild:
 		s.buildFailed(errBuildTimeout, now, o)
 	case dispose:
-		s.dispose(now, o)
+		s.dispose(closedIdle, now, o)
 	case wait:
 		return false
 	}
@@ -214,9 +244,9 @@ func (s *state) enforce(v verdict, now time.Time, o *out) bool {
 
 // dispose reclaims an idle runtime. The client's stream ends; it comes back and
 // gets what is new, and a runtime is built when it asks for something.
-func (s *state) dispose(now time.Time, o *out) {
-	s.log.Info("idle runtime reclaimed", "generation", s.rt.gen, "idle", now.Sub(s.active))
-	s.closeRuntime(closedIdle, nil, now, o)
+func (s *state) dispose(why ending, now time.Time, o *out) {
+	s.log.Info("idle runtime reclaimed", "generation", s.rt.gen, "idle", now.Sub(s.active), "reason", string(why))
+	s.closeRuntime(why, nil, now, o)
 	if s.get != nil {
 		s.supersede(s.get, o)
 	}

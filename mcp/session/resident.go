@@ -40,7 +40,7 @@ type resident struct {
 	init   []byte
 	log    *slog.Logger
 	post   func(any) error
-	charge func(int64) (func(), error)
+	charge func(context.Context, int64) (func(), error)
 	story  *story
 
 	life   context.Context // ends when the runtime is to be closed, or the incarnation is over
@@ -282,8 +282,11 @@ func (rt *resident) Charge(bytes int64) (func(), error) {
 	if bytes < 0 {
 		return nil, fmt.Errorf("mcp: a charge can't be negative: %d bytes", bytes)
 	}
-	give, err := rt.charge(bytes)
+	give, err := rt.charge(rt.life, bytes)
 	if err != nil {
+		if rt.life.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", errReset, err)
+		}
 		return nil, err
 	}
 	rt.mu.Lock()

@@ -285,6 +285,8 @@ type (
 	}
 	// ring is the alarm.
 	ring struct{}
+	// pressure: the isolate is short of memory.
+	pressure struct{}
 	// listen looks for what the GET stream has to carry by now.
 	listen struct{}
 	// tidy asks for the rows that are behind to be written.

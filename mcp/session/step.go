@@ -42,6 +42,8 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.readSome(e.reads, o)
 	case ring:
 		s.onRing(now, o)
+	case pressure:
+		s.onPressure(now, o)
 	case listen:
 		s.listening = false
 		if s.get != nil && s.get.socket != nil {

@@ -19,6 +19,7 @@ type ending string
 // The reasons.
 const (
 	closedIdle     ending = "idle"         // nobody needed it
+	closedPressure ending = "pressure"     // nobody needed it, and its isolate was short of memory
 	closedExited   ending = "exited"       // it ended by itself
 	closedEnded    ending = "ended"        // the session ended
 	closedShutdown ending = "shutdown"     // the host is stopping

@@ -33,11 +33,16 @@ type observed struct {
 }
 
 func newObserved(t *testing.T, tune func(*session.Server)) *observed {
+	return newObservedOn(t, nil, tune)
+}
+
+// newObservedOn is newObserved on a host of its own.
+func newObservedOn(t *testing.T, host func(*actor.Options), tune func(*session.Server)) *observed {
 	o := &observed{spans: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
 	o.world = (&world{
-		serverTuned: tune,
-		tracing:     sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(o.spans)),
-		metering:    sdkmetric.NewMeterProvider(sdkmetric.WithReader(o.reader)),
+		serverTuned: tune, hostTuned: host,
+		tracing:  sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(o.spans)),
+		metering: sdkmetric.NewMeterProvider(sdkmetric.WithReader(o.reader)),
 	}).begin(t)
 	return o
 }

@@ -97,12 +97,14 @@ type world struct {
 	delivered   []string
 	built       int
 	open        int
+	memory      int64 // what each runtime charges
 	closed      int
 	version     string
 	buildErr    error
 	buildDelay  time.Duration
 	replies     chan wire.Message
 	serverTuned func(*session.Server)
+	hostTuned   func(*actor.Options)
 	tracing     trace.TracerProvider
 	metering    metric.MeterProvider
 	clock       clock.Clock // nil: the real one
@@ -124,7 +126,11 @@ func (w *world) begin(t *testing.T) *world {
 
 // boot starts a host on the world's store.
 func (w *world) boot() {
-	h, err := actor.NewHost(actor.Options{Store: w.store, Clock: w.clock, Logger: slog.New(slog.DiscardHandler), EvictAfter: time.Hour, Seams: w.seams.Alarm})
+	a := actor.Options{Store: w.store, Clock: w.clock, Logger: slog.New(slog.DiscardHandler), EvictAfter: time.Hour, Seams: w.seams.Alarm}
+	if w.hostTuned != nil {
+		w.hostTuned(&a)
+	}
+	h, err := actor.NewHost(a)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -165,6 +171,12 @@ func (w *world) shutdown() {
 func (w *world) reboot() { w.shutdown(); w.boot() }
 
 func (w *world) build(_ context.Context, s mcp.Session) (mcp.Runtime, error) {
+	w.mu.Lock()
+	memory := w.memory
+	w.mu.Unlock()
+	if _, err := s.Charge(memory); err != nil {
+		return nil, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.buildDelay > 0 {
