@@ -92,6 +92,11 @@ fuzz: ## run each fuzz test for 30 seconds
 		done; \
 	done
 
+.PHONY: sbom
+sbom: ## list what is compiled in, with licences, in bin/kalpa.cdx.json (CycloneDX; in a clone)
+	@mkdir -p bin
+	$(TOOL) cyclonedx-gomod app -json -licenses -output bin/kalpa.cdx.json -main cmd/kalpa .
+
 .PHONY: clean
 clean: ## remove what was built (not the data of kalpa serve)
 	rm -rf bin e2e/node_modules internal/oracle/node_modules
