@@ -45,6 +45,14 @@ e2e-deps: ## install the npm packages of the end-to-end tests (needs Node)
 e2e: ## run the end-to-end tests with real clients and servers (needs Node)
 	$(GO) test -count=1 -timeout 9m -v ./e2e/...
 
+# Seeds that make sim runs, and how.
+SEEDS ?= 1-2000
+
+.PHONY: sim
+sim: ## simulate SEEDS=1-2000, each twice; then let it find what is broken on purpose
+	GOGC=400 GOMEMLIMIT=4GiB $(GO) run ./cmd/kalpa sim --seeds $(SEEDS) --verify
+	GOGC=400 GOMEMLIMIT=4GiB $(GO) test -count=1 -timeout 20m -run 'TestTeeth$$' -v ./sim
+
 # The tests that make chaos runs at full length, by name.
 CHAOS = Guaranteed|HearsNothing|Storm$$|CommitBoundary
 

@@ -264,7 +264,7 @@ func (s *simulation) run(ctx context.Context) error {
 	switch {
 	case differs:
 		return exitError(ExitDiverged)
-	case len(total.Failed) > 0:
+	case len(total.Failed) > 0, s.broken == nil && r.lacks():
 		return exitError(ExitViolation)
 	}
 	return nil

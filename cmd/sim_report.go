@@ -37,6 +37,10 @@ type simReport struct {
 	Checks map[string]int `json:"checks"` // runs in which each did not hold
 	Events uint64         `json:"events"`
 
+	// Of a campaign of swarm: what has to happen now and then, and has.
+	Seen  int      `json:"sometimes_seen,omitempty"`
+	Never []string `json:"sometimes_never,omitempty"`
+
 	Virtual time.Duration `json:"-"`
 	Real    time.Duration `json:"-"`
 	// The same, in seconds.
@@ -84,6 +88,10 @@ func (r *simReport) take(t *sim.Total, traces map[uint64]uint64) {
 	for _, f := range t.Failed {
 		r.Checks[f.Violation.Invariant]++
 	}
+	if r.Profile == "swarm" && r.Seeds > 1 {
+		r.Never = sim.Missing(t.Covered)
+		r.Seen = len(sim.Sometimes()) - len(r.Never)
+	}
 	// Seeds end in any order; the trace of all is that of the traces by seed.
 	h := fnv.New64a()
 	for _, seed := range slices.Sorted(maps.Keys(traces)) {
@@ -95,6 +103,10 @@ func (r *simReport) take(t *sim.Total, traces map[uint64]uint64) {
 	}
 	r.Trace = fmt.Sprintf("%016x", h.Sum64())
 }
+
+// lacks: so many seeds have to have seen all that happens now and then. Fewer of them
+// show less, and are not wrong.
+func (r *simReport) lacks() bool { return r.Seeds >= sim.Whole && len(r.Never) > 0 }
 
 func (r *simReport) print(w io.Writer, asJSON bool) error {
 	if asJSON {
@@ -128,6 +140,9 @@ func (r *simReport) text(w io.Writer) {
 		checks = append(checks, fmt.Sprintf("%s %d", name, r.Checks[name]))
 	}
 	line("checks", "%s", strings.Join(checks, " · "))
+	if total := r.Seen + len(r.Never); total > 0 {
+		line("sometimes", "%d of %d have happened", r.Seen, total)
+	}
 	line("speed", "%s, %s events in %v", virtually(r.Virtual), grouped(int(r.Events)), r.Real.Round(100*time.Millisecond)) //nolint:gosec // no run has that many
 	switch {
 	case r.Diverged != nil:
@@ -136,6 +151,8 @@ func (r *simReport) text(w io.Writer) {
 		line("replay", "%s", r.Diverged.Replay)
 	case len(r.Failures) > 0:
 		r.failures(w, line)
+	case r.lacks():
+		line("FAIL", "in %s seeds never: %s", grouped(r.Seeds), strings.Join(r.Never, ", "))
 	case r.Verified:
 		line("PASS", "trace=%s (2 runs identical)", r.Trace)
 	default:

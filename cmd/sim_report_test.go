@@ -36,8 +36,18 @@ func TestTheReportOfASimulation(t *testing.T) {
 	diverged.take(&sim.Total{}, nil)
 	diverged.Diverged = &simDivergence{Seed: 1, Step: 130, Plan: "kalpa-sim-swarm-1.plan", Replay: "kalpa sim --plan kalpa-sim-swarm-1.plan --verify"}
 
+	all := map[string]int{}
+	for _, what := range sim.Sometimes() {
+		all[what] = 1
+	}
+	delete(all, "an alarm twice")
+	lacking := &simReport{Profile: "swarm", First: 1, Last: sim.Whole, Commit: "abc1234"}
+	lacking.take(&sim.Total{Seeds: sim.Whole, Covered: all}, nil)
+	few := &simReport{Profile: "swarm", First: 1, Last: 9, Commit: "abc1234"}
+	few.take(&sim.Total{Seeds: 9, Covered: all}, nil)
+
 	var got strings.Builder
-	for _, r := range []*simReport{passed, failed, diverged} {
+	for _, r := range []*simReport{passed, failed, diverged, lacking, few} {
 		if err := r.print(&got, false); err != nil {
 			t.Fatal(err)
 		}

@@ -108,13 +108,17 @@ func (c Campaign) one(seed uint64) (*Result, error) {
 	return Run(p, Options{Broken: c.Broken})
 }
 
+// traces are what runs are compared in: one hash for each step, and there are many.
+var traces = sync.Pool{New: func() any { return new([]uint64) }}
+
 // RunTwice runs a plan twice, and returns what the first run came to. That the second
 // one was not the same is a *DivergedError.
 func RunTwice(p *Plan, o Options) (*Result, error) {
-	var (
-		hashes []uint64
-		step   uint64
-	)
+	var step uint64
+	kept := traces.Get().(*[]uint64)
+	defer traces.Put(kept)
+	hashes := (*kept)[:0]
+	defer func() { *kept = hashes }()
 	o.Steps = func(_, hash uint64) { hashes = append(hashes, hash) }
 	r, err := Run(p, o)
 	if err != nil {

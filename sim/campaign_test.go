@@ -4,6 +4,7 @@ import (
 	"flag"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kalpahost/kalpa/sim"
 )
@@ -14,11 +15,8 @@ var (
 	few    = flag.Uint64("sim.few", 5, "how many seeds of each other profile")
 )
 
-// wholeCampaign is how many seeds of swarm see all that has to happen sometimes.
-const wholeCampaign = 1000
-
-// No seed finds a violation, and what has to happen now and then does. make sim runs it
-// at full length, each seed twice.
+// No seed finds a violation. make sim runs 2,000, each of them twice, and looks for all
+// that has to happen now and then.
 func TestCampaign(t *testing.T) {
 	for _, profile := range sim.Profiles() {
 		n, twice := *few, true
@@ -33,10 +31,14 @@ func TestCampaign(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %v", profile, total)
-		if profile == "swarm" && n >= wholeCampaign {
+		if profile == "swarm" && n >= sim.Whole {
 			for _, what := range sim.Missing(total.Covered) {
 				t.Errorf("never in %d seeds: %s", n, what)
 			}
+		}
+		// So 2,000 seeds are a million requests and a thousand hours.
+		if n >= 20 && (total.Requests < 500*int(n) || total.Virtual < 30*time.Minute*time.Duration(n)) { //nolint:gosec // there are not that many seeds
+			t.Errorf("%s: %d seeds make %d requests in %v", profile, n, total.Requests, total.Virtual)
 		}
 		slices.SortFunc(total.Failed, func(a, b *sim.Result) int { return int(a.Plan.Seed) - int(b.Plan.Seed) })
 		for _, r := range total.Failed {

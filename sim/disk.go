@@ -29,20 +29,28 @@ type Disk struct {
 	ReadDelay func() time.Duration
 	// Full makes writes fail, and FailReads reads.
 	Full, FailReads bool
+	// FailSync makes the next fsync fail.
+	FailSync bool
+	// Flipped is an object of whose rows a bit has turned. They can't be read.
+	Flipped storage.ID
 	// Lies: what is not durable is said to be. It is a broken disk, for tests of what
 	// must notice.
 	Lies bool
 	// SameBoot: the boot number does not grow. Likewise.
 	SameBoot bool
-
+	// TriesAgain: an fsync that has failed is tried again, and then does not. Likewise.
+	TriesAgain bool
 	// Forgets: a crash takes back also what was durable, the last of it. Likewise.
 	Forgets bool
 	seams   seams.Storage // taken out of the committer
 	// applied is told of each batch that can be read from now on.
 	applied func(id storage.ID, epoch uint64)
-	latest  *diskGroup // that became durable
-	upTo    time.Time  // what was written until then is durable
-	refused time.Time  // when a read failed last
+	failed  func(what string) // is told of a fault that has met something
+	retried func()            // is told of a process that writes on after a failed fsync
+	bad     *Process          // whose fsync has failed
+	latest  *diskGroup        // that became durable
+	upTo    time.Time         // what was written until then is durable
+	refused time.Time         // when a read failed last
 
 	syncs, lost int // groups that became durable, and that a crash took back
 }
@@ -71,6 +79,9 @@ func (d *Disk) Open(p *Process) (storage.Store, error) {
 // or the power fails: of what was not durable, a prefix stays.
 func (d *Disk) Crash() {
 	keep := d.rand.IntN(len(d.unsynced) + 1)
+	if keep < len(d.unsynced) {
+		d.tell("writes were torn")
+	}
 	if d.Forgets && d.latest != nil {
 		d.unsynced, keep = append([]*diskGroup{d.latest}, d.unsynced...), 0
 		d.latest = nil
@@ -99,7 +110,7 @@ func (d *Disk) Durable(id storage.ID, key string) bool {
 // blocked reports that something takes more than a moment to be written, or can't be
 // read.
 func (d *Disk) blocked() bool {
-	return d.Full || d.FailReads || slices.ContainsFunc(d.unsynced, func(g *diskGroup) bool { return g.ready.Sub(d.s.now) > time.Second })
+	return d.Full || d.FailReads || d.Flipped.Class != "" || slices.ContainsFunc(d.unsynced, func(g *diskGroup) bool { return g.ready.Sub(d.s.now) > time.Second })
 }
 
 // holds reports that nothing of a value is on its way to the disk.
@@ -155,6 +166,9 @@ func (g *diskGroup) Add(w storage.Write) { g.writes = append(g.writes, w) }
 
 func (g *diskGroup) Apply() error {
 	d := g.b.d
+	if d.bad == g.b.p && d.retried != nil {
+		d.retried()
+	}
 	if d.Full {
 		return errNoSpace
 	}
@@ -178,11 +192,25 @@ func (g *diskGroup) Wait() error {
 		return nil
 	}
 	g.b.p.Sleep(g.ready.Sub(d.s.now))
-	if d.Full {
+	switch {
+	case d.Full:
 		return errNoSpace
+	case d.FailSync && d.TriesAgain:
+		d.FailSync = false
+		return nil
+	case d.FailSync:
+		d.FailSync, d.bad = false, g.b.p
+		d.tell("sync-error")
+		return errUnsynced
 	}
 	d.synced(g)
 	return nil
+}
+
+func (d *Disk) tell(what string) {
+	if d.failed != nil {
+		d.failed(what)
+	}
 }
 
 func (d *Disk) synced(g *diskGroup) {
@@ -202,7 +230,11 @@ type diskStore struct {
 
 var _ storage.Store = (*diskStore)(nil)
 
-var errUnreadable = errors.New("input/output error")
+var (
+	errUnreadable = errors.New("input/output error")
+	errUnsynced   = errors.New("fsync: input/output error")
+	errFlipped    = errors.New("checksum mismatch")
+)
 
 // read is the common head of the reads; invalid is what is wrong with their
 // arguments.
@@ -214,6 +246,11 @@ func (s *diskStore) read(ctx context.Context, op string, id storage.ID, invalid 
 		if wait := s.d.ReadDelay(); wait > 0 {
 			s.p.Sleep(wait)
 		}
+	}
+	if id == s.d.Flipped && id.Class != "" {
+		s.d.refused = s.d.s.now
+		s.d.tell("flip")
+		return &storage.Error{Op: op, ID: id, Err: errFlipped}
 	}
 	if s.d.FailReads {
 		s.d.refused = s.d.s.now

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/kalpahost/kalpa/actor"
@@ -60,6 +61,11 @@ var faults = map[string]func(w *World, f *Fault){
 		w.clockFar = max(w.clockFar, w.clockWrong.Abs())
 		w.host.p.Jump(by)
 		w.sometimes("clock")
+		if by < 0 {
+			w.sometimes("clock back")
+		} else {
+			w.sometimes("clock forward")
+		}
 	},
 	// slow-disk makes each write take longer, for a while.
 	"slow-disk": func(w *World, f *Fault) {
@@ -81,6 +87,20 @@ var faults = map[string]func(w *World, f *Fault){
 		w.sometimes("unreadable")
 		w.s.After(f.Takes, func() { w.disk.FailReads = false })
 	},
+	// sync-error makes one fsync fail: the host ends, and does not try again.
+	"sync-error": func(w *World, _ *Fault) { w.disk.FailSync = true },
+	// flip turns a bit of an object's rows: its checksum is wrong, and it can't be read
+	// until it has been restored.
+	"flip": func(w *World, f *Fault) {
+		id := storage.ID{Class: "clerk", Name: strconv.Itoa(f.N % 3)}
+		if session := w.sessionOf(f.N); session != "" && f.N%4 > 0 {
+			id = objectOf(session)
+		}
+		w.disk.Flipped = id
+		w.s.After(f.Takes, func() { w.disk.Flipped = storage.ID{} })
+	},
+	// kill-in-alarm ends the host's process in the middle of the next alarm's handler.
+	"kill-in-alarm": func(w *World, _ *Fault) { w.killInAlarm = true },
 	// cut breaks some of the connections.
 	"cut": func(w *World, _ *Fault) {
 		for _, x := range append([]*Exchange(nil), w.net.open...) {
@@ -178,7 +198,8 @@ func (h *host) alive() []int64 {
 func (w *World) heal() {
 	w.settling = true
 	w.note("healing")
-	w.disk.Full, w.disk.FailReads = false, false
+	w.disk.Full, w.disk.FailReads, w.disk.FailSync, w.disk.Flipped = false, false, false, storage.ID{}
+	w.killInAlarm = false
 	w.slowDisk, w.slowNet, w.stall = 0, 0, 0
 	w.host.p.Resume()
 	w.host.p.Jump(-w.clockWrong)

@@ -29,9 +29,9 @@ var profiles = map[string]func(g *generator){
 	},
 	// Sessions come and rest; little goes wrong.
 	"idle-storm": func(g *generator) {
-		g.p.Clients = g.p.Clients[:0]
-		g.clients(20+g.IntN(20), 3)
-		g.p.Length = 20 * time.Minute
+		g.p.Clients, g.p.Length = nil, 20*time.Minute
+		g.rest, g.come = 0.6, g.p.Length
+		g.clients(30+g.IntN(20), 40)
 		g.faults("reset-isolate", 2)
 	},
 	// One deployment after another.
@@ -55,6 +55,7 @@ var profiles = map[string]func(g *generator){
 		g.p.Sync = Spread{time.Millisecond, 40 * time.Millisecond}
 		g.faults("kill", 15)
 		g.faults("full", 2)
+		g.faults("sync-error", 3)
 		g.faults("slow-disk", 3)
 	},
 }
@@ -68,7 +69,7 @@ func NewPlan(seed uint64, profile string) (*Plan, error) {
 	if !ok {
 		return nil, fmt.Errorf("%q is no profile; there are %s", profile, strings.Join(Profiles(), ", "))
 	}
-	g := &generator{Rand: NewScheduler(seed, begin).Rand("plan " + profile)}
+	g := &generator{Rand: NewScheduler(seed, begin).Rand("plan " + profile), rest: 0.07}
 	g.p = &Plan{
 		Seed: seed, Profile: profile, Length: 10 * time.Minute,
 		Isolates: 1 + g.IntN(4), Heap: 32 << 20, Evict: 10 * time.Second,
@@ -85,7 +86,14 @@ func NewPlan(seed uint64, profile string) (*Plan, error) {
 		g.p.BuildFails = 0.05
 	}
 	g.p.Reexecute = g.chance(0.3)
-	g.clients(4+g.IntN(12), 120)
+	if g.chance(0.3) {
+		g.p.Owed = 2 + g.IntN(8)
+	}
+	if g.chance(0.3) {
+		g.p.Window = 100 + g.IntN(2000)
+	}
+	g.come = g.p.Length * 2 / 3
+	g.clients(4+g.IntN(14), 120)
 	g.calls(g.IntN(60))
 	make(g)
 	slices.SortStableFunc(g.p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
@@ -95,7 +103,9 @@ func NewPlan(seed uint64, profile string) (*Plan, error) {
 // generator draws a plan.
 type generator struct {
 	*rand.Rand
-	p *Plan
+	p    *Plan
+	rest float64       // the chance that a client's next call is a while off
+	come time.Duration // until when clients come
 }
 
 func (g *generator) chance(p float64) bool { return g.Float64() < p }
@@ -105,7 +115,7 @@ func (g *generator) between(a, b time.Duration) time.Duration { return (Spread{a
 // clients adds n clients of at most ops calls each.
 func (g *generator) clients(n, ops int) {
 	for i := range n {
-		c := ClientPlan{Name: fmt.Sprintf("c%d", i), Kind: Kinds[g.IntN(len(Kinds))], At: g.between(0, g.p.Length/4)}
+		c := ClientPlan{Name: fmt.Sprintf("c%d", i), Kind: Kinds[g.IntN(len(Kinds))], At: g.between(0, g.come)}
 		if g.chance(0.4) {
 			c.Kind = Official
 		}
@@ -117,7 +127,7 @@ func (g *generator) clients(n, ops int) {
 		at := time.Duration(0)
 		for range 1 + g.IntN(ops) {
 			// Calls come in bursts, with rests that outlast the idle time-out between.
-			if g.chance(0.07) {
+			if g.chance(g.rest) {
 				at += g.between(0, 3*g.p.Idle)
 			} else {
 				at += g.between(0, time.Second)

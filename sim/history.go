@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/tidwall/gjson"
 
 	"github.com/kalpahost/kalpa/storage"
@@ -228,53 +228,32 @@ func (h *history) end() {
 			return
 		}
 	}
-	h.linearizable()
+	h.counters()
 }
 
-// counting is a counter that is incremented: the state is how often.
-var counting = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{0} },
-	Step: func(state, _, output any) []any {
-		was, out := state.(int), output.(string)
-		switch {
-		case out == "": // nothing is known of it
-			return []any{was, was + 1}
-		case out == fmt.Sprint(was+1):
-			return []any{was + 1}
-		}
-		return nil
-	},
-	Equal: func(a, b any) bool { return a == b },
-}
-
-// linearizable checks the counters: an increment that was acknowledged has happened
-// once, between its request and its answer, and one of which nothing is known at
-// most once.
-func (h *history) linearizable() {
-	bySession := map[string][]porcupine.Operation{}
-	far := int64(1) << 62
-	for i, r := range h.requests {
+// counters judges what sessions have counted.
+func (h *history) counters() {
+	bySession := map[string][]increment{}
+	for _, r := range h.requests {
 		switch {
 		case r.tool != "incr" || r.refused || r.client.session == "", r.lost != nil && !r.lost.Started && r.client.kind != Repeater:
 			continue
 		}
-		op := porcupine.Operation{ClientId: i, Call: r.sent.UnixNano(), Output: "", Return: far}
+		op := increment{sent: r.sent.Sub(h.w.start)}
 		for range r.copies {
 			bySession[r.client.session] = append(bySession[r.client.session], op)
 		}
-		op.Output = r.value
 		if r.value != "" {
-			op.Return = r.done.UnixNano()
+			op.answer, _ = strconv.Atoi(r.value)
+			op.done = r.done.Sub(h.w.start)
 		} else if r.runs == 0 {
 			continue // nobody has run it
 		}
 		bySession[r.client.session] = append(bySession[r.client.session], op)
 	}
 	for _, id := range sortedKeys(bySession) {
-		ops := bySession[id]
-		slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-		if !porcupine.CheckOperations(counting.ToModel(), ops) {
-			h.violate("I3", "the counter of session %s is not linearizable: %v", id, ops)
+		if !linearizable(bySession[id]) {
+			h.violate("I3", "the counter of session %s is not linearizable: %v", id, bySession[id])
 			return
 		}
 	}

@@ -28,7 +28,10 @@ type Network struct {
 	flushed func(*Exchange, []byte)
 	// arrived is told of each request that has reached a host.
 	arrived func(*Exchange)
+	// blocked is told of each write that waits for its client to read.
+	blocked func()
 
+	sent uint64 // exchanges
 	open []*Exchange
 }
 
@@ -67,6 +70,7 @@ var errConnection = errors.New("connection reset by peer")
 // Exchange is one request and its response.
 type Exchange struct {
 	n       *Network
+	number  uint64 // in the order in which they were sent
 	client  *Process
 	request Request
 	inbox   []Piece // arrived, and not read
@@ -90,6 +94,8 @@ type Exchange struct {
 // Send sends a request for a client. The response is read with Exchange.Read.
 func (n *Network) Send(client *Process, r Request) *Exchange {
 	x := &Exchange{n: n, client: client, request: r, header: http.Header{}, ctx: NewContext()}
+	n.sent++
+	x.number = n.sent
 	n.open = append(n.open, x)
 	n.s.After(n.Latency(), x.arrive)
 	return x
@@ -290,6 +296,9 @@ func (x *Exchange) flush() error {
 	if x.client != nil && x.unread > x.n.Window {
 		room := x.p.Signal()
 		x.room = room
+		if x.n.blocked != nil {
+			x.n.blocked()
+		}
 		timer := x.p.AfterFunc(writeLimit, func() { late = true; room.Set() })
 		x.ctx.AfterFunc(room.Set)
 		for x.unread > x.n.Window && !late && !x.over {

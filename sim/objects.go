@@ -29,6 +29,8 @@ var Calls = []string{
 	"ring",       // sets the alarm
 	"hold",       // stays awake for a while
 	"hold-twice", // and releases that twice
+	"await",      // lets others in for a while
+	"lock",       // awaits, and lets nobody in
 	"hold-on",    // and never releases it
 }
 
@@ -37,6 +39,8 @@ type clerk struct {
 	h     *host
 	state *actor.State
 	busy  bool // a turn goes on
+	open  int  // turns that await, and let others in
+	shut  bool // one that awaits, and lets nobody in
 	holds int  // keep-alives
 	used  time.Time
 }
@@ -53,6 +57,7 @@ type reminder struct {
 	id    storage.ID
 	at    time.Duration // of the world, when it is due
 	acked bool
+	set   bool // its bell's code has set the alarm, whatever became of that
 	fired int
 	void  bool // its bell was set anew, or may have been
 }
@@ -63,12 +68,20 @@ type office struct {
 	remind actor.Call[asks, bool]
 	ring   actor.Call[asks, bool]
 	hold   actor.Call[asks, bool]
+	await  actor.Call[asks, bool]
+	lock   actor.Call[asks, bool]
 }
 
-// turn checks that a clerk's turns don't overlap.
+// turn checks that a clerk's turns don't overlap, save where one awaits and lets others
+// in.
 func (c *clerk) turn() (end func()) {
-	if c.busy {
+	switch {
+	case c.busy:
 		c.h.w.history.violate("I5", "two turns of %s go on at once", c.state.ID())
+	case c.shut:
+		c.h.w.history.violate("I5", "a turn of %s begins in the critical section of another", c.state.ID())
+	case c.open > 0:
+		c.h.w.sometimes("a turn at another's await")
 	}
 	c.busy, c.used = true, c.h.w.s.now
 	return func() { c.busy, c.used = false, c.h.w.s.now }
@@ -88,6 +101,7 @@ func (h *host) open() *office {
 	clerks := actor.Define("clerk", create)
 	job = actor.Callback(clerks, "reminded", func(c *clerk, _ context.Context, n string) error {
 		defer c.turn()()
+		c.h.inAlarm()
 		h.w.history.fired(n)
 		return nil
 	})
@@ -123,6 +137,26 @@ func (h *host) open() *office {
 		})
 		return true, nil
 	})
+	o.await = actor.Method(clerks, "await", func(c *clerk, ctx context.Context, a asks) (bool, error) {
+		c.turn()()
+		c.open++
+		err := c.state.Await(ctx, func(context.Context) error { h.p.Sleep(a.Take); return nil })
+		c.open--
+		defer c.turn()()
+		return true, err
+	})
+	o.lock = actor.Method(clerks, "lock", func(c *clerk, ctx context.Context, a asks) (bool, error) {
+		c.turn()()
+		critical := c.state.Critical
+		if h.w.unlocked {
+			critical = func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
+		}
+		return true, critical(ctx, func(ctx context.Context) error {
+			c.shut = true
+			defer func() { c.shut, c.used = false, h.w.s.now }()
+			return c.state.Await(ctx, func(context.Context) error { h.p.Sleep(a.Take); return nil })
+		})
+	})
 	clerks.Register(h.actors)
 	bells := actor.Define("bell", func(_ context.Context, s *actor.State) (*bell, error) {
 		h.w.history.began(s.ID(), s.Epoch())
@@ -135,10 +169,21 @@ func (h *host) open() *office {
 		if err := b.state.Put("last", []byte(a.N)); err != nil {
 			return false, err
 		}
-		return true, b.state.SetAlarm(at)
+		err := b.state.SetAlarm(at)
+		h.w.history.reminders[a.N].set = err == nil
+		return true, err
 	})
 	bells.Register(h.actors)
 	return &o
+}
+
+// inAlarm is the middle of an alarm's handler.
+func (h *host) inAlarm() {
+	if h.w.killInAlarm {
+		h.w.killInAlarm = false
+		h.w.sometimes("kill-in-alarm")
+		h.p.Kill()
+	}
 }
 
 // bell is an object that sets its alarm itself.
@@ -147,6 +192,7 @@ type bell struct{ clerk }
 // Alarm rings.
 func (b *bell) Alarm(_ context.Context, info alarm.Info) error {
 	defer b.turn()()
+	b.h.inAlarm()
 	if now := b.h.p.Now().Round(0); now.Before(info.Scheduled) {
 		b.h.w.history.violate("I6", "the alarm of %s fires at %v and was set to %v", b.state.ID(), now, info.Scheduled)
 	}
@@ -174,6 +220,14 @@ func (w *World) called(c *CallPlan) {
 			if _, err := h.office.hold.Do(ctx, h.actors.Stub(id), asks{N: c.Do, Take: c.Takes}); err == nil {
 				w.sometimes(c.Do)
 				w.history.awake[id] = w.history.awake[id] || c.Do == "hold-on"
+			}
+		case "await":
+			if _, err := h.office.await.Do(ctx, h.actors.Stub(id), asks{Take: c.Takes / 4}); err == nil {
+				w.sometimes(c.Do)
+			}
+		case "lock":
+			if _, err := h.office.lock.Do(ctx, h.actors.Stub(id), asks{Take: c.Takes / 4}); err == nil {
+				w.sometimes(c.Do)
 			}
 		case "remind":
 			r := w.history.remind(n, id)

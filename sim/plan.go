@@ -35,12 +35,14 @@ type Plan struct {
 	Retention time.Duration
 	Lifetime  time.Duration
 	Reexecute bool // lost calls of tools that allow it are run again
+	Owed      int  // how many requests of a session may wait; 0: as many as by default
 
 	// The world around it.
 	Build, Close  Spread // of runtimes
 	Network, Sync Spread // latencies
 	Reads         Spread
 	BuildFails    float64
+	Window        int // bytes that a response may be ahead of its client; 0: plenty
 
 	Clients []ClientPlan
 	Calls   []CallPlan
@@ -104,8 +106,8 @@ func (p *Plan) Write(w io.Writer) error {
 		writeFields(b, v, only)
 		fmt.Fprintln(b)
 	}
-	line("world", p, "Seed", "Profile", "Length", "Build", "Close", "Network", "Sync", "Reads", "BuildFails")
-	line("host", p, "Isolates", "Heap", "Evict", "Idle", "Approval", "Paused", "Running", "Retention", "Lifetime", "Reexecute")
+	line("world", p, "Seed", "Profile", "Length", "Build", "Close", "Network", "Sync", "Reads", "BuildFails", "Window")
+	line("host", p, "Isolates", "Heap", "Evict", "Idle", "Approval", "Paused", "Running", "Retention", "Lifetime", "Reexecute", "Owed")
 	for i := range p.Clients {
 		c := &p.Clients[i]
 		line("client", c)
@@ -243,6 +245,8 @@ func (p *Plan) validate() error {
 		return fmt.Errorf("length=%v: want more than 0 and at most 30 days", p.Length)
 	case p.Isolates < 1 || p.Isolates > 64:
 		return fmt.Errorf("isolates=%d: want 1 to 64", p.Isolates)
+	case p.Owed < 0 || p.Window < 0:
+		return fmt.Errorf("owed=%d window=%d: want 0 or more", p.Owed, p.Window)
 	case p.Running <= 0 || p.Idle <= 0 || p.Approval <= 0 || p.Paused <= 0 || p.Retention <= 0 || p.Lifetime <= 0:
 		return fmt.Errorf("a time of the host's is missing: idle, approval, paused, running, retention and lifetime")
 	}

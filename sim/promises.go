@@ -1,12 +1,9 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -19,7 +16,7 @@ type promises struct {
 	all       []*reminder // in order
 	rings     map[storage.ID][]*reminder
 	epochs    map[storage.ID]uint64
-	added     map[storage.ID][]porcupine.Operation
+	added     map[storage.ID][]increment
 	counts    map[storage.ID]int  // the highest that was acknowledged
 	awake     map[storage.ID]bool // a keep-alive was never released
 	clerks    map[storage.ID]*clerk
@@ -28,7 +25,7 @@ type promises struct {
 func newPromises() promises {
 	return promises{
 		reminders: map[string]*reminder{}, rings: map[storage.ID][]*reminder{}, epochs: map[storage.ID]uint64{},
-		added: map[storage.ID][]porcupine.Operation{}, counts: map[storage.ID]int{}, awake: map[storage.ID]bool{}, clerks: map[storage.ID]*clerk{},
+		added: map[storage.ID][]increment{}, counts: map[storage.ID]int{}, awake: map[storage.ID]bool{}, clerks: map[storage.ID]*clerk{},
 	}
 }
 
@@ -77,13 +74,13 @@ func (h *history) fired(n string) {
 func (h *history) add1(on *host, id storage.ID, do func() (int, error)) {
 	ops := h.added[id]
 	at := len(ops)
-	h.added[id] = append(ops, porcupine.Operation{ClientId: at, Call: int64(h.w.now()), Output: "", Return: int64(1) << 62})
+	h.added[id] = append(ops, increment{sent: h.w.now()})
 	n, err := do() // the process may be gone before it returns
 	if err != nil {
 		return
 	}
 	op := &h.added[id][at]
-	op.Output, op.Return = fmt.Sprint(n), int64(h.w.now())
+	op.answer, op.done = n, h.w.now()
 	if !h.w.disk.holds(id, "count", strconv.Itoa(n)) {
 		h.violate("I2", "%s has answered %d, which is not durable", id, n)
 	}
@@ -96,6 +93,15 @@ func (h *history) kept() {
 		n := h.counts[id]
 		if got, _ := strconv.Atoi(string(h.w.disk.image.Get(id, "count"))); got < n {
 			h.violate("I3", "%s has answered %d, and after a restart %d is stored", id, n, got)
+			return
+		}
+	}
+	// A bell writes what it is to ring for together with its alarm.
+	for _, id := range sortedIDs(h.rings) {
+		last := string(h.w.disk.image.Get(id, "last"))
+		_, a := h.w.disk.image.Head(id)
+		if r := h.reminders[last]; r != nil && r.set && r.fired == 0 && a.At.IsZero() {
+			h.violate("I6", "%s is stored to ring for %s, and after a restart no alarm is", id, last)
 			return
 		}
 	}
@@ -130,7 +136,7 @@ func (h *history) promised() {
 		}
 	}
 	for _, id := range sortedIDs(h.added) {
-		if !porcupine.CheckOperations(counting.ToModel(), h.added[id]) {
+		if !linearizable(h.added[id]) {
 			h.violate("I5", "the counter of %s is not linearizable", id)
 			return
 		}

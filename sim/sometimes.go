@@ -15,7 +15,10 @@ var recoveries = []string{
 	"told again by a host that was killed", "a copy was answered on a GET", "an old incarnation writes",
 	"rebuilt after idle", "rebuilt after a reset", "re-executed", "retried what had not started",
 	"the host crashed", "client leaves", "session deleted", "a person answered",
-	"an alarm of clerk", "an alarm of bell", "an alarm late", "an alarm twice", "hold", "hold-twice", "hold-on",
+	"an alarm of clerk", "an alarm of bell", "an alarm late", "an alarm twice", "hold", "hold-twice", "hold-on", "await", "lock", "a turn at another's await",
+	"a front waits for a client that does not read", "status 429",
+	"a later request arrived first", "writes were torn", "clock forward", "clock back",
+	"lost: memory_limit", "lost: cpu_limit", "lost: storage_timeout", "lost: exited", "lost: deadline", "lost: not_started",
 }
 
 // Sometimes is all that a campaign of swarm has to have seen, sorted.
@@ -48,6 +51,9 @@ func struck(point, cause string) string {
 	}
 	return "strike " + point + " " + cause
 }
+
+// Whole is how many seeds of swarm see all of it, with plenty to spare.
+const Whole = 1000
 
 // Missing is what has to have happened in a campaign of swarm, and has not.
 func Missing(covered map[string]int) []string {

@@ -92,6 +92,20 @@ var teeth = []*Broken{
 		},
 	},
 	{
+		Name: "alarm-apart", Invariant: "I6", Profile: "power-cut",
+		Why: "an alarm is written a moment after the rows that it was set with",
+		Store: func(w *World, s storage.Store) storage.Store {
+			p := w.host.p
+			return &brokenStore{Store: s, seen: func(b *storage.Batch) {
+				if b.ID.Class == "bell" && b.Alarm != nil && !b.Alarm.At.IsZero() {
+					later := &storage.Batch{ID: b.ID, Epoch: b.Epoch, Alarm: b.Alarm}
+					b.Alarm = nil
+					p.AfterFunc(5*time.Second, func() { s.Submit(later, func(error) {}) })
+				}
+			}}
+		},
+	},
+	{
 		Name: "no-reassert", Invariant: "I7", Profile: "swarm",
 		Why:   "the schedule erases the alarm of a session whose runtime is resident",
 		World: takeOut(func(s *seams.Seams) { s.Alarm.NoReassert = true }),
@@ -194,6 +208,30 @@ var teeth = []*Broken{
 		},
 	},
 	{
+		Name: "no-bound", Invariant: "I12", Profile: "swarm",
+		Why:   "the bound on what a session may owe is not kept",
+		World: func(w *World) { w.unbounded = true },
+	},
+	{
+		Name: "tries-again", Invariant: "I2", Profile: "power-cut",
+		Why:   "an fsync that has failed is tried again, as if that meant anything",
+		World: func(w *World) { w.disk.TriesAgain = true },
+	},
+	{
+		Name: "lock-lets-in", Invariant: "I5", Profile: "swarm",
+		Why:   "a critical section lets others in while it awaits",
+		World: func(w *World) { w.unlocked = true },
+	},
+	{
+		Name: "loses-increments", Invariant: "I3", Profile: "reset-mid-execute",
+		Why: "of two increments of a session's counter that come at once, one is lost",
+		Plugin: func(_ *World, p mcp.Plugin) mcp.Plugin {
+			return mcp.PluginFunc(func(ctx context.Context, s mcp.Session) (mcp.Runtime, error) {
+				return p.Build(ctx, racing{s})
+			})
+		},
+	},
+	{
 		Name: "unknown", Invariant: "I13", Profile: "swarm",
 		Why:      "a session that is at rest is said to be unknown, now and then",
 		Sessions: sendWith(forgetsSessions),
@@ -207,6 +245,26 @@ func takeOut(f func(*seams.Seams)) func(*World) { return func(w *World) { f(&w.s
 type undead struct{ mcp.Runtime }
 
 func (undead) Close(context.Context) error { return nil }
+
+// racing is a session whose counters are read and written without anything between that
+// holds others off.
+type racing struct{ mcp.Session }
+
+func (s racing) State() mcp.State { return racingState{s.Session.State()} }
+
+type racingState struct{ mcp.State }
+
+func (s racingState) Update(ctx context.Context, key string, f func([]byte) ([]byte, error)) error {
+	old, err := s.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	value, err := f(old)
+	if err != nil {
+		return err
+	}
+	return s.Put(ctx, key, value)
+}
 
 // brokenStore is a store that does not do what it is told.
 type brokenStore struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/storage"
 )
 
 // watch looks at the world from time to time, and keeps what is drawn later.
@@ -173,6 +174,13 @@ func (w *World) look() {
 		w.history.violate("I9", "%d runtimes are resident, and the gauge says %d", resident, n)
 	}
 	// I12: what is bounded is.
+	if most := w.plan.Owed; most > 0 {
+		for _, id := range sortedKeys(w.history.sessions) {
+			if owed := len(w.disk.image.List(objectOf(id), storage.Range{Prefix: "q/"})); owed > most {
+				w.history.violate("I12", "%d requests of session %s wait for their answers, and at most %d may", owed, id, most)
+			}
+		}
+	}
 	if st := h.front.Stats(); st.Bodies < 0 || st.Streams < 0 || st.Repeated > 0 {
 		w.history.violate("I12", "the front's figures: %+v", st)
 	}

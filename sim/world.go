@@ -55,9 +55,13 @@ type World struct {
 	// What goes wrong at the moment.
 	slowDisk, slowNet time.Duration
 	stall             time.Duration // of the next write
-	clockWrong        time.Duration
-	clockMoved        time.Duration // how far it was set, in all
-	clockFar          time.Duration // the most that it has been
+	killInAlarm       bool
+
+	// Broken on purpose.
+	unbounded, unlocked bool
+	clockWrong          time.Duration
+	clockMoved          time.Duration // how far it was set, in all
+	clockFar            time.Duration // the most that it has been
 }
 
 // host is one process that runs the real code.
@@ -88,12 +92,25 @@ func newWorld(p *Plan, broken *Broken) *World {
 	}
 	w.disk.ReadDelay = func() time.Duration { return p.Reads.draw(w.disk.rand) }
 	w.net.flushed = w.leaves
+	var latest uint64
 	w.net.arrived = func(x *Exchange) {
+		if x.number < latest {
+			w.sometimes("a later request arrived first")
+		}
+		latest = max(latest, x.number)
 		if id := x.request.Header["Mcp-Session-Id"]; id != "" && x.request.Method == http.MethodPost {
 			w.history.session(id).used = s.now
 		}
 	}
 	w.disk.applied = w.history.written
+	w.disk.failed = func(what string) { w.sometimes(what) }
+	w.disk.retried = func() {
+		w.history.violate("I2", "the host has written on after an fsync had failed: what is durable is in doubt")
+	}
+	if p.Window > 0 {
+		w.net.Window = p.Window
+	}
+	w.net.blocked = func() { w.sometimes("a front waits for a client that does not read") }
 	if broken != nil && broken.World != nil {
 		broken.World(w)
 	}
@@ -150,6 +167,10 @@ func (h *host) run(boot int) (err error) {
 	srv.Policy = session.Policy{
 		IdleTimeout: w.plan.Idle, BuildTimeout: 30 * time.Second, ApprovalTimeout: w.plan.Approval, PausedCeiling: w.plan.Paused,
 		RunningCeiling: w.plan.Running, Retention: w.plan.Retention, Lifetime: w.plan.Lifetime,
+		MaxOwed: w.plan.Owed,
+	}
+	if w.unbounded {
+		srv.Policy.MaxOwed = 0
 	}
 	if w.plan.Reexecute {
 		srv.Reexecute = session.ReexecuteIdempotent
