@@ -64,6 +64,46 @@ var (
 // AppendFenceKey appends the key of an object's fence row.
 func AppendFenceKey(dst []byte, id ID) []byte { return appendID(append(dst, tagFence), id) }
 
+// DecodeFenceKey takes the key of a fence row apart.
+func DecodeFenceKey(k []byte) (ID, error) {
+	if len(k) == 0 || k[0] != tagFence {
+		return ID{}, errKey
+	}
+	id, rest, err := decodeID(k[1:])
+	if err == nil && len(rest) > 0 {
+		err = errKey
+	}
+	return id, err
+}
+
+// FenceBounds are the bounds of the fence rows after an object's.
+func FenceBounds(after ID) (lower, upper []byte) {
+	lower, upper = []byte{tagFence}, []byte{tagFence + 1}
+	if after != (ID{}) {
+		lower = append(AppendFenceKey(nil, after), 0)
+	}
+	return lower, upper
+}
+
+// Place is what a key is of.
+type Place byte
+
+// The places of the layout.
+const (
+	OfStore  Place = tagStore
+	OfFences Place = tagFence
+	OfIndex  Place = tagIndex
+	OfRows   Place = tagRows
+)
+
+// PlaceOf is the place that a key is in; one that is none of these: no key of ours.
+func PlaceOf(k []byte) Place {
+	if len(k) == 0 {
+		return 0
+	}
+	return Place(k[0])
+}
+
 // AppendAlarmKey appends the key of an object's alarm row.
 func AppendAlarmKey(dst []byte, id ID) []byte {
 	return append(appendID(append(dst, tagRows), id), kindAlarm)

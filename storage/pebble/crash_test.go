@@ -115,6 +115,59 @@ func (h *history) now() point {
 	return p
 }
 
+// total is how many turns have been acknowledged.
+func (h *history) total() (n int64) {
+	for _, c := range h.objects {
+		n += c.acknowledged.Load()
+	}
+	return n
+}
+
+// await waits until so many have.
+func (h *history) await(t testing.TB, turns int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); h.total() < turns; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d turns have been acknowledged in a minute, want %d", h.total(), turns)
+		}
+	}
+}
+
+// begin is a history's first time, which ends in order: so there is something that no
+// crash may take, whatever the durability.
+func (h *history) begin(t testing.TB, o pebble.Options, seed uint64) {
+	t.Helper()
+	s := mustOpen(t, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.run(ctx, t, s, seed)
+	}()
+	h.await(t, 20)
+	cancel()
+	<-ended
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	s = mustOpen(t, o)
+	h.check(t, s, h.now(), true)
+	h.resume(t, s)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// resume lets the history go on from what is stored.
+func (h *history) resume(t testing.TB, s storage.Store) {
+	t.Helper()
+	for _, c := range h.objects {
+		n := h.recovered(t, s, c)
+		c.submitted.Store(n)
+		c.acknowledged.Store(n)
+	}
+}
+
 // check compares a recovered store with the point before the crash. With durable
 // false it may have lost the end of what was acknowledged.
 func (h *history) check(t testing.TB, s storage.Store, p point, durable bool) (recovered int64) {
@@ -208,6 +261,7 @@ func crashes(t *testing.T, d storage.Durability, unsynced func(*rand.Rand) int, 
 	for range rounds {
 		fs := vfs.NewCrashableMem()
 		h := newHistory(1 + rng.IntN(12))
+		h.begin(t, pebble.Options{Dir: "a/data", FS: fs, Durability: d}, seed)
 		for boot := range 3 { // crash, recover, and crash again
 			s, err := pebble.Open(pebble.Options{Dir: "a/data", FS: fs, Durability: d, Logger: silent,
 				Fatal: func(err error) { t.Errorf("fatal: %v", err) }})
@@ -220,7 +274,7 @@ func crashes(t *testing.T, d storage.Durability, unsynced func(*rand.Rand) int, 
 				defer close(ended)
 				h.run(ctx, t, s, seed)
 			}()
-			time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+			h.await(t, h.total()+rng.Int64N(400))
 			p := h.now()
 			fs2 := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced(rng), RNG: rng})
 			cancel()
@@ -235,11 +289,7 @@ func crashes(t *testing.T, d storage.Durability, unsynced func(*rand.Rand) int, 
 				t.Fatalf("after the crash of boot %d: %v", boot, err)
 			}
 			recovered += check(t, h, r, p)
-			for _, c := range h.objects { // the history goes on from here
-				n := h.recovered(t, r, c)
-				c.submitted.Store(n)
-				c.acknowledged.Store(n)
-			}
+			h.resume(t, r)
 			if err := r.Close(); err != nil {
 				t.Error(err)
 			}

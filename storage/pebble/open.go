@@ -61,6 +61,8 @@ type Options struct {
 	Contact string
 	// Committer has the bounds of the queue and of groups. Its Fatal is not used.
 	Committer storage.CommitterOptions
+
+	unwitnessed bool // it is opened whatever the witness says
 }
 
 func (o *Options) fill() {
@@ -95,7 +97,12 @@ type Store struct {
 	pending *pending
 	// checkpoints counts the backups of this process.
 	checkpoints atomic.Int64
-	watch       *watch // nil where the file system is not the operating system's
+	tables      struct {
+		count   int
+		bytes   int64
+		damaged [][]byte // where they end, in order
+	} // that were inspected
+	watch *watch // nil where the file system is not the operating system's
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -132,9 +139,11 @@ func open(o Options, f *folder) (_ *Store, err error) {
 			err = f.engineFail(gaveUp(p))
 		}
 	}()
-	was, err := f.compare()
-	if err != nil {
-		return nil, err
+	var was witness
+	if !o.unwitnessed {
+		if was, err = f.compare(); err != nil {
+			return nil, err
+		}
 	}
 	if o.Durability == storage.Relaxed && !o.ReadOnly {
 		if err := f.mark(relaxedName, true); err != nil {

@@ -110,29 +110,37 @@ func (f *folder) compare() (witness, error) {
 
 func (f *folder) differs(w witness) error {
 	for _, was := range w.files {
-		limit := int64(math.MaxInt64)
-		if !w.closed {
-			limit = was.size // it has grown since
-		}
-		is, err := f.look(was.name, limit)
-		what := ""
-		switch {
-		case isNotExist(err) && !w.closed && f.manifestAfter(was.name):
-			continue // it had grown large
-		case isNotExist(err):
-			what = "is gone"
-		case err != nil:
+		what, err := f.difference(was, w.closed)
+		if err != nil {
 			return f.fail(err)
-		case is.size != was.size:
-			what = fmt.Sprintf("has %d bytes, and had %d", is.size, was.size)
-		case is.sum != was.sum:
-			what = "is not what it was: bytes in it have changed"
-		default:
-			continue
 		}
-		return f.damage(fmt.Errorf("the file %s %s", was.name, what))
+		if what != "" {
+			return f.damage(fmt.Errorf("the file %s %s", was.name, what))
+		}
 	}
 	return nil
+}
+
+// difference says what became of a file; nothing, if it is what it was.
+func (f *folder) difference(was witnessed, closed bool) (what string, err error) {
+	limit := int64(math.MaxInt64)
+	if !closed {
+		limit = was.size // it has grown since
+	}
+	is, err := f.look(was.name, limit)
+	switch {
+	case isNotExist(err) && !closed && f.manifestAfter(was.name):
+		return "", nil // it had grown large
+	case isNotExist(err):
+		return "is gone", nil
+	case err != nil:
+		return "", err
+	case is.size != was.size:
+		return fmt.Sprintf("has %d bytes, and had %d", is.size, was.size), nil
+	case is.sum != was.sum:
+		return "is not what it was: bytes in it have changed", nil
+	}
+	return "", nil
 }
 
 func (f *folder) damage(err error) *storage.Error {

@@ -1,0 +1,61 @@
+package check
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kalpahost/kalpa/storage"
+)
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Text writes a report for people.
+func (r *Report) Text(w io.Writer) {
+	fmt.Fprintf(w, "store     %s\n", r.Data)
+	if r.Readable {
+		fmt.Fprintf(w, "opened    %d times\n", r.Boot)
+		fmt.Fprintf(w, "tables    %d, %d bytes: every block was read\n", r.Tables, r.Bytes)
+		fmt.Fprintf(w, "rows      %d, %d bytes: every row was read\n", r.Rows, r.RowBytes)
+		var classes []string
+		for _, c := range slices.Sorted(maps.Keys(r.Objects)) {
+			classes = append(classes, fmt.Sprintf("%d %s", r.Objects[c], c))
+		}
+		if len(classes) > 0 {
+			fmt.Fprintf(w, "objects   %s\n", strings.Join(classes, ", "))
+		}
+		fmt.Fprintf(w, "alarms    %d\n", r.Alarms)
+		if r.Schedules > 0 {
+			fmt.Fprintf(w, "schedules %d\n", r.Schedules)
+		}
+		fmt.Fprintf(w, "owed      %d requests of sessions\n", r.Owed)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "\n%s: %s: %s\n", f.Severity, f.About, f.What)
+		if f.Lost != "" {
+			fmt.Fprintf(w, "  lost:  %s\n", f.Lost)
+		}
+		if f.Do != "" {
+			fmt.Fprintf(w, "  to do: %s\n", f.Do)
+		}
+	}
+	listed := 0
+	for _, n := range r.Counts {
+		listed += n
+	}
+	if more := listed - len(r.Findings); more > 0 {
+		fmt.Fprintf(w, "\n%d more were found.\n", more)
+	}
+	fmt.Fprintln(w)
+	switch {
+	case r.Damaged:
+		fmt.Fprintf(w, "The store is DAMAGED: %d findings.\n", r.Counts[storage.Damage])
+	case r.Counts[storage.Warning] > 0:
+		fmt.Fprintf(w, "Nothing is lost; %d warnings.\n", r.Counts[storage.Warning])
+	default:
+		fmt.Fprintln(w, "The store is as it should be.")
+	}
+}
