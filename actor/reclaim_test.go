@@ -40,9 +40,9 @@ func (m *hoarder) Handle(t *actor.Turn, event any) {
 		rests = time.Time{}
 	}
 	t.Rests(rests)
-	charge, ctx := t.Charger(), t.Context()
+	charge := t.Charger()
 	go func() {
-		release, err := charge(ctx, e.bytes)
+		release, err := charge(context.Background(), e.bytes)
 		m.p.Lock()
 		m.release = release
 		m.p.Unlock()
@@ -206,6 +206,7 @@ func TestPressureTakesNothingThatIsNeeded(t *testing.T) {
 	}
 	for range 5 {
 		p.clock.Advance(time.Second)
+		time.Sleep(settle)
 	}
 	p.Lock()
 	asked := len(p.asked)
@@ -354,12 +355,12 @@ func TestWhoIsResetWaitsNoMore(t *testing.T) {
 	if err := p.get(p.hoards("h", 3*mib, false)); err != nil {
 		t.Fatal(err)
 	}
-	failed := p.begin("a", charges(3*mib/2))
+	failed := p.hoards("a", 3*mib/2, true)
 	p.eventually("it waits", func() bool { p.Lock(); defer p.Unlock(); return len(p.given) == 1 })
 	behind := p.begin("b", charges(3*mib/2))
 	p.eventually("b is there", func() bool { return p.Epoch(thingID("b")) != 0 })
 	time.Sleep(settle)
-	p.Reset(thingID("a"), actor.Aborted, nil)
+	p.Reset(hoarderID("a"), actor.Aborted, nil)
 	if err := p.get(failed); actor.CauseOf(err) != actor.Aborted {
 		t.Errorf("got %v", err)
 	}
