@@ -14,6 +14,9 @@ func (s *State) Await(ctx context.Context, f func(context.Context) error) error 
 		return err
 	}
 	me := s.task
+	if me.wake == nil {
+		me.wake = s.inc.h.o.Runner.Signal()
+	}
 	defer t.OnBreak(func(error) { me.wake.Set() })()
 	t.After(me.wake.Set) // when what was written is durable
 	if me.critical.Load() > 0 {

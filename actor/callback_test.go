@@ -151,7 +151,7 @@ func TestPanicInACallbackResetsTheObjectAndCountsInItsRow(t *testing.T) {
 		return len(e) == 2 && e[1].Failed == 1
 	})
 	p.to(in(time.Second))
-	p.becomes("the other runs", func() bool { return p.has("g ") })
+	p.becomes("the other has run", func() bool { return p.has("g ") && len(ask(p, p.list, 0)) == 1 })
 	p.to(in(time.Minute))
 	p.becomes("it is given up", func() bool { return p.times("panic") == 2 && len(ask(p, p.list, 0)) == 0 })
 	p.alarmIs(time.Time{})

@@ -37,15 +37,6 @@ func linkOf(ctx context.Context) *link {
 	return l
 }
 
-// with is the context of a task's code.
-func (me *task) with(ctx context.Context, s *State, up *link) context.Context {
-	l := &link{id: s.inc.id, task: me, state: s, up: up, depth: 1}
-	if up != nil {
-		l.depth = up.depth + 1
-	}
-	return context.WithValue(ctx, linkKey{}, l)
-}
-
 // holder is the State whose baton the caller holds, nil when it holds none.
 func (l *link) holder() *State {
 	if l == nil || l.task.baton.Load() != holds {

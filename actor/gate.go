@@ -40,10 +40,27 @@ func (g *gate) pass(leave []func()) {
 		return
 	}
 	g.mu.Lock()
+	if !g.draining && len(g.waiting) == 0 && g.sealed == g.durable {
+		leave = g.through(leave) // there is nothing to wait for
+	}
 	for _, f := range leave {
 		g.waiting = append(g.waiting, output{g.sealed, f})
 	}
 	g.drain()
+}
+
+// through runs outputs at once, as drain does, and returns what is kept in.
+func (g *gate) through(leave []func()) []func() {
+	g.draining = true
+	for len(leave) > 0 && !g.broken && !g.frozen {
+		f := leave[0]
+		leave = leave[1:]
+		g.mu.Unlock()
+		f()
+		g.mu.Lock()
+	}
+	g.draining = false
+	return leave
 }
 
 // confirmed is told that the oldest batch under way is durable.

@@ -117,7 +117,7 @@ func (o *Options) defaults() error {
 		o.Dispatcher = pa.NewDefaultDispatcher(300)
 	}
 	if o.Mailbox == nil {
-		o.Mailbox = pa.UnboundedLockfree()
+		o.Mailbox = newMailbox
 	}
 	if o.Entropy == nil {
 		o.Entropy = crand.Reader

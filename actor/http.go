@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -39,7 +40,10 @@ const HeaderCause = "Kalpa-Cause"
 // says why. When something has been sent the connection is broken, by
 // [http.ErrAbortHandler]. A request that is known not to have begun when its object
 // was reset for a transient cause is passed on again.
-func (s Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.pass(w, r, r.URL) }
+
+// pass is ServeHTTP for a request that the object sees at another address.
+func (s Stub) pass(w http.ResponseWriter, r *http.Request, at *url.URL) {
 	if s.h == nil {
 		http.Error(w, errNoHost.Error()+"; a stub comes from Host.Stub", http.StatusInternalServerError)
 		return
@@ -51,13 +55,13 @@ func (s Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	me := up.holder()
 	if me == nil {
-		s.serve(r.Context(), w, r, up)
+		s.serve(r.Context(), w, r, at, up)
 		return
 	}
 	var aborted any
 	if err := me.Await(r.Context(), func(ctx context.Context) error {
 		defer func() { aborted = recover() }() // the baton comes first
-		s.serve(ctx, w, r, up)
+		s.serve(ctx, w, r, at, up)
 		return nil
 	}); err != nil {
 		s.h.refuse(w, err)
@@ -66,16 +70,18 @@ func (s Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s Stub) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, up *link) {
+func (s Stub) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, at *url.URL, up *link) {
 	body, ok := s.h.readBody(w, r)
 	if !ok {
 		return
 	}
-	defer s.h.bodies.Add(-int64(cap(body)))
+	if body != nil {
+		defer s.h.bodies.Add(-int64(cap(body)))
+	}
 	begun := s.h.o.Clock.Now()
 	for n := 1; ; n++ {
-		x := &exchange{h: s.h, id: s.id, r: r, body: body, up: up, wake: s.h.o.Runner.Signal(), room: s.h.o.Runner.Signal()}
-		end, err := x.over(ctx, w)
+		x := &exchange{h: s.h, id: s.id, r: r, at: at, body: body, up: up, wake: s.h.o.Runner.Signal()}
+		end, err := x.run(ctx, w)
 		if end != undelivered {
 			return
 		}
@@ -87,18 +93,19 @@ func (s Stub) serve(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	}
 }
 
-// over passes the exchange's request to the object and writes what comes back, to
+// run passes the exchange's request to the object and writes what comes back, to
 // its end.
-func (x *exchange) over(ctx context.Context, w http.ResponseWriter) (outcome, error) {
+func (x *exchange) run(ctx context.Context, w http.ResponseWriter) (outcome, error) {
 	if err := x.h.Send(x.id, x, func(err error) { x.finish(undelivered, err) }); err != nil {
 		return undelivered, err
 	}
 	defer x.left()
-	defer x.h.o.Runner.AfterDone(ctx, func() { x.lose(context.Cause(ctx)) })()
 	rc := http.NewResponseController(w)
 	sent := false
 	for {
-		x.wake.Wait()
+		if !run.WaitDone(ctx, x.h.o.Runner, x.wake) {
+			x.lose(context.Cause(ctx))
+		}
 		parts, end, err, gone := x.take()
 		for _, p := range parts {
 			if gone {
@@ -217,18 +224,19 @@ type exchange struct {
 	h    *Host
 	id   storage.ID
 	r    *http.Request
+	at   *url.URL // the address as the object sees it
 	body []byte
 	up   *link
 	wake run.Signal // of the connection's side
-	room run.Signal // of the object's, when it waits for the client
 
 	mu      sync.Mutex
 	end     outcome
 	err     error
 	parts   []part
-	unsent  int // bytes that the object has written and the client has not taken
+	room    run.Signal // of the object's side, once it waits for the client
+	unsent  int        // bytes that the object has written and the client has not taken
 	gone    error
-	cancel  context.CancelCauseFunc // of the request's context
+	context *requestContext // nil: it has not begun
 	upgrade *socket
 	done    bool // the connection's side has left
 }
@@ -263,75 +271,68 @@ func (p *part) write(w http.ResponseWriter, rc *http.ResponseController) error {
 func (x *exchange) enter(t *Turn, obj any, s *State, begin func(context.Context, *link, func(context.Context) func(*Turn))) {
 	handler, ok := obj.(http.Handler)
 	if !ok {
-		w := &response{x: x, header: http.Header{}}
+		w := &response{x: x}
 		http.Error(w, "Objects of this class do not serve HTTP.", http.StatusNotImplemented)
 		t.out(func() { x.finish(answered, nil) })
 		return
 	}
-	forget := t.OnBreak(func(err error) { x.finish(lost, err) })
-	ctx, cancel := context.WithCancelCause(t.Context())
+	w := &response{x: x, forget: t.OnBreak(func(err error) { x.finish(lost, err) })}
+	ctx := &requestContext{incarnation: t.Context(), request: x.r.Context()}
 	x.mu.Lock()
-	x.cancel = cancel
+	x.context = ctx
 	if x.gone != nil {
-		cancel(x.gone)
+		ctx.end(x.gone)
 	}
 	x.mu.Unlock()
-	begin(&carried{ctx, x.r.Context()}, x.up, func(ctx context.Context) func(*Turn) {
-		r := x.r.WithContext(ctx)
-		r.Body = http.NoBody
+	begin(ctx, x.up, func(task context.Context) func(*Turn) {
+		r := x.r.WithContext(task)
+		r.URL, r.Body = x.at, http.NoBody
 		if len(x.body) > 0 {
 			r.Body = io.NopCloser(bytes.NewReader(x.body))
 		}
-		w := &response{x: x, me: linkOf(ctx), header: http.Header{}}
-		aborted := w.handled(handler, r)
+		w.me = linkOf(task)
+		w.aborted = w.handled(handler, r)
 		return func(t *Turn) {
-			cancel(nil)
-			w.over = true
-			if aborted == nil && x.upgrade == nil && w.status == 0 {
-				w.WriteHeader(http.StatusOK)
-			}
-			w.first(t)
-			t.out(func() { forget(); x.finish(answered, aborted) })
+			ctx.end(nil)
+			w.end(t)
 		}
 	})
 }
 
-// carried is the context of an object's event with the values of a request's.
-type carried struct {
-	context.Context
-	request context.Context
-}
-
-func (c *carried) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	if _, ours := key.(linkKey); ours {
-		return nil
-	}
-	return c.request.Value(key)
-}
-
-// pass adds a part that may leave.
-func (x *exchange) pass(p part) {
+// pass adds parts that may leave; last: nothing follows, the handler has returned, and
+// err is with what.
+func (x *exchange) pass(parts []part, last bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.end == under && x.gone == nil {
-		x.parts = append(x.parts, p)
-		x.wake.Set()
+	switch {
+	case x.end != under:
+		return
+	case x.gone != nil:
+	case x.parts == nil:
+		x.parts = parts
+	default:
+		x.parts = append(x.parts, parts...)
 	}
+	if last {
+		x.over(answered, err)
+	}
+	x.wake.Set()
 }
 
 // finish ends the exchange. The first end counts.
 func (x *exchange) finish(end outcome, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.end != under {
-		return
+	if x.end == under {
+		x.over(end, err)
+		x.wake.Set()
 	}
+}
+
+// over is called with the lock.
+func (x *exchange) over(end outcome, err error) {
 	x.end, x.err = end, err
-	x.wake.Set()
-	x.room.Set()
+	x.makeRoom()
 	if x.done && x.upgrade != nil {
 		x.upgrade.lost()
 	}
@@ -347,9 +348,16 @@ func (x *exchange) take() (parts []part, end outcome, err error, gone bool) {
 // taken says that the client has taken some bytes, as far as is known here.
 func (x *exchange) taken(n int) {
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.unsent -= n
-	x.mu.Unlock()
-	x.room.Set()
+	x.makeRoom()
+}
+
+// makeRoom wakes the object's side, if that waits. Called with the lock.
+func (x *exchange) makeRoom() {
+	if x.room != nil {
+		x.room.Set()
+	}
 }
 
 // lose says that the client is gone.
@@ -360,11 +368,11 @@ func (x *exchange) lose(err error) {
 		return
 	}
 	x.gone = errors.Join(ErrClientGone, err)
-	if x.cancel != nil {
-		x.cancel(x.gone)
+	if x.context != nil {
+		x.context.end(x.gone)
 	}
 	x.wake.Set()
-	x.room.Set()
+	x.makeRoom()
 }
 
 // left says that the connection's side is no longer there.
@@ -398,10 +406,14 @@ func (x *exchange) fits(n int) error {
 	for {
 		x.mu.Lock()
 		gone, over := x.gone, x.end != under || x.unsent == 0 || x.unsent+n <= x.h.o.Web.MaxUnsent
+		if x.room == nil {
+			x.room = x.h.o.Runner.Signal()
+		}
+		room := x.room
 		x.mu.Unlock()
 		if gone != nil || over {
 			return gone
 		}
-		x.room.Wait()
+		room.Wait()
 	}
 }

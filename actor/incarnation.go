@@ -1,10 +1,8 @@
 package actor
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -27,8 +25,7 @@ type incarnation struct {
 	machine Machine
 	gate    gate
 	pid     *pa.PID
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	life    lifetime
 
 	broken  atomic.Pointer[Error]
 	touched atomic.Int64 // when it last handled an event, in nanoseconds since the host began
@@ -66,14 +63,12 @@ type incarnation struct {
 	atRun atomic.Pointer[string]
 	asked atomic.Bool
 
-	mu      sync.Mutex
-	onBreak map[uint64]func(error)
-	hooks   uint64
+	mu    sync.Mutex
+	hooks *hook // the one that was registered last
 }
 
 func newIncarnation(h *Host, id storage.ID, epoch uint64, m Machine) *incarnation {
 	inc := &incarnation{h: h, id: id, epoch: epoch, isolate: h.isolateOf(id), shard: h.dir.shard(id), machine: m}
-	inc.ctx, inc.cancel = context.WithCancelCause(context.Background())
 	inc.touch()
 	return inc
 }
@@ -120,6 +115,7 @@ func (inc *incarnation) err() error {
 }
 
 func (inc *incarnation) Receive(ctx pa.Context) {
+	defer inc.recovered()
 	switch ctx.Message().(type) {
 	case *pa.Started:
 		inc.start()
@@ -138,6 +134,15 @@ func (inc *incarnation) Receive(ctx pa.Context) {
 		if !inc.passivate() {
 			inc.giveBack()
 		}
+	case *pa.Stopped:
+		inc.terminated()
+	}
+}
+
+// recovered ends an incarnation that has panicked outside of its object's code.
+func (inc *incarnation) recovered() {
+	if r := recover(); r != nil {
+		inc.breakWith(inc.panicked("run", r))
 	}
 }
 
@@ -202,12 +207,15 @@ func (inc *incarnation) handle(e envelope) {
 func (inc *incarnation) guard(op string, f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			e := &Error{Op: op, ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: fmt.Errorf("%v", r), own: true}
-			inc.h.log.Error("object panicked", "object", inc.id.String(), "epoch", inc.epoch, "panic", r, "stack", string(debug.Stack()))
-			err = e
+			err = inc.panicked(op, r)
 		}
 	}()
 	return f()
+}
+
+func (inc *incarnation) panicked(op string, r any) *Error {
+	inc.h.log.Error("object panicked", "object", inc.id.String(), "epoch", inc.epoch, "panic", r, "stack", string(debug.Stack()))
+	return &Error{Op: op, ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: fmt.Errorf("%v", r), own: true}
 }
 
 // fired is an alarm on its way to its object.
@@ -319,7 +327,7 @@ func (inc *incarnation) retry(t *Turn, row storage.Alarm, at time.Time, err erro
 func (inc *incarnation) alarmRow() (storage.Alarm, error) {
 	if !inc.alarmKnown {
 		inc.reads.Add(1)
-		a, err := inc.h.o.Store.Alarm(inc.ctx, inc.id)
+		a, err := inc.h.o.Store.Alarm(&inc.life, inc.id)
 		inc.reads.Add(1)
 		if err != nil {
 			return a, err
@@ -347,7 +355,7 @@ func (inc *incarnation) passivate() (over bool) {
 		return false
 	}
 	inc.broken.CompareAndSwap(nil, &Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Superseded, Err: errEvicted})
-	inc.cancel(errEvicted)
+	inc.life.end(errEvicted)
 	inc.h.sockets.forget(inc.id)
 	inc.h.sys.Root.Stop(inc.pid)
 	return true
@@ -355,7 +363,7 @@ func (inc *incarnation) passivate() (over bool) {
 
 var errEvicted = errors.New("the incarnation was evicted")
 
-// terminated is called by the isolate's actor when the incarnation's has ended.
+// terminated is called when the incarnation's actor has ended.
 func (inc *incarnation) terminated() {
 	inc.isolate.remove(inc)
 	inc.h.release(inc, nil)
@@ -397,16 +405,13 @@ func (inc *incarnation) bury() {
 	} else {
 		inc.isolate.remove(inc)
 	}
-	inc.cancel(e)
+	inc.life.end(e)
 	// Out of the directory first: who is told, and calls again, gets the next one.
 	inc.h.release(inc, e)
-	inc.mu.Lock()
-	hooks := inc.onBreak
-	inc.onBreak = nil
-	inc.mu.Unlock()
-	for _, k := range slices.Sorted(maps.Keys(hooks)) {
-		hooks[k](e)
+	if b, ok := inc.machine.(interface{ broken() }); ok {
+		b.broken()
 	}
+	inc.unhook(e)
 	s := inc.shard
 	s.mu.Lock()
 	pid := inc.pid

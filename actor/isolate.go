@@ -44,8 +44,7 @@ const base = 2 << 10
 
 func newIsolate(h *Host, n int) *isolate {
 	i := &isolate{h: h, n: n, members: map[*incarnation]struct{}{}, classes: map[string]int64{}, abandoned: map[*incarnation]struct{}{}}
-	props := pa.PropsFromProducer(func() pa.Actor { return &warden{byPID: map[string]*incarnation{}} },
-		pa.WithDispatcher(h.o.Dispatcher), pa.WithMailbox(h.o.Mailbox))
+	props := pa.PropsFromProducer(func() pa.Actor { return newWarden(h) }, pa.WithDispatcher(h.o.Dispatcher), pa.WithMailbox(h.o.Mailbox))
 	pid, err := h.sys.Root.SpawnNamed(props, fmt.Sprintf("isolate-%d", n))
 	if err != nil {
 		panic(err) // the actor system is this host's own: the name is free
@@ -68,27 +67,6 @@ func fnv(id storage.ID) uint64 {
 		}
 	}
 	return x
-}
-
-// warden is the isolate's actor: it spawns incarnations and watches them end.
-type warden struct{ byPID map[string]*incarnation }
-
-type spawn struct{ inc *incarnation }
-
-func (w *warden) Receive(ctx pa.Context) {
-	switch m := ctx.Message().(type) {
-	case *spawn:
-		inc := m.inc
-		pid := ctx.Spawn(pa.PropsFromProducer(func() pa.Actor { return inc },
-			pa.WithDispatcher(inc.h.o.Dispatcher), pa.WithMailbox(inc.h.o.Mailbox)))
-		w.byPID[pid.Id] = inc
-		inc.spawned(pid)
-	case *pa.Terminated:
-		if inc := w.byPID[m.Who.Id]; inc != nil {
-			delete(w.byPID, m.Who.Id)
-			inc.terminated()
-		}
-	}
 }
 
 func (i *isolate) add(inc *incarnation) {

@@ -10,12 +10,14 @@ import (
 
 // response is the http.ResponseWriter that an object's handler gets.
 type response struct {
-	x      *exchange
-	me     *link // of the task that answers
-	header http.Header
-	status int
-	begun  bool // the first part, with status and header, is on its way
-	over   bool // the handler has returned
+	x       *exchange
+	me      *link  // of the task that answers
+	forget  func() // that the exchange is told of a reset
+	header  http.Header
+	status  int
+	begun   bool  // the first part, with status and header, is on its way
+	over    bool  // the handler has returned
+	aborted error // it has given up
 }
 
 var errOver = errors.New("the handler has returned")
@@ -34,7 +36,12 @@ func (w *response) handled(h http.Handler, r *http.Request) (aborted error) {
 	return nil
 }
 
-func (w *response) Header() http.Header { return w.header }
+func (w *response) Header() http.Header {
+	if w.header == nil {
+		w.header = http.Header{}
+	}
+	return w.header
+}
 
 func (w *response) WriteHeader(status int) {
 	if status < 100 || status > 999 {
@@ -117,38 +124,72 @@ func (w *response) FlushError() error {
 
 func (w *response) holder() *State { return w.me.holder() }
 
-// first has status and header leave, if they have not yet.
-func (w *response) first(t *Turn) {
-	if p, ok := w.head(part{}); ok {
-		t.out(func() { w.x.pass(p) })
+// end has the rest of it leave, with the news that the handler has returned.
+func (w *response) end(t *Turn) {
+	w.over = true
+	if w.aborted == nil && w.x.upgrade == nil && w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	l := w.leaving(t)
+	l.last = true
+	if !w.begun && w.status != 0 {
+		l.parts = append(l.parts, w.head(part{}))
 	}
 }
 
 // head makes a part the first one, if it is.
-func (w *response) head(p part) (part, bool) {
-	if w.begun || w.status == 0 {
-		return p, false
+func (w *response) head(p part) part {
+	if !w.begun && w.status != 0 {
+		w.begun = true
+		p.status = w.status
+		if len(w.header) > 0 {
+			p.header = maps.Clone(w.header) // the handler may go on to change it
+		}
 	}
-	w.begun = true
-	p.status, p.header = w.status, maps.Clone(w.header)
-	return p, true
+	return p
 }
 
 // send has a part leave: through the gate, or at once while the handler awaits,
 // since an await begins when all that was written is durable.
 func (w *response) send(p part) error {
-	p, _ = w.head(p)
+	p = w.head(p)
 	if w.me == nil {
-		w.x.pass(p)
+		w.x.pass([]part{p}, false, nil)
 		return nil
 	}
 	if gone := w.me.state.inc.err(); gone != nil {
 		return gone
 	}
 	if s := w.holder(); s != nil {
-		s.turn.out(func() { w.x.pass(p) })
+		l := w.leaving(s.turn)
+		l.parts = append(l.parts, p)
 	} else {
-		w.x.pass(p)
+		w.x.pass([]part{p}, false, nil)
 	}
 	return nil
+}
+
+// leaving is what of a response leaves with a turn.
+type leaving struct {
+	w     *response
+	parts []part
+	last  bool
+	one   [1]part // most responses are no more
+}
+
+func (w *response) leaving(t *Turn) *leaving {
+	if t.leaving == nil || t.leaving.w != w {
+		l := &leaving{w: w}
+		l.parts = l.one[:0]
+		t.leaving = l
+		t.out(l.leave)
+	}
+	return t.leaving
+}
+
+func (l *leaving) leave() {
+	if l.last {
+		l.w.forget()
+	}
+	l.w.x.pass(l.parts, l.last, l.w.aborted)
 }

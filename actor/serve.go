@@ -45,9 +45,7 @@ func (h *Host) Handler() http.Handler {
 			http.Error(w, fmt.Sprintf("There is no class %.100q here: a program registers it, and asks for its objects to be served.", id.Class), http.StatusNotFound)
 			return
 		}
-		in := *r
-		in.URL = below
-		h.Stub(id).ServeHTTP(w, &in)
+		h.Stub(id).pass(w, r, below)
 	})
 }
 

@@ -102,7 +102,7 @@ func (s *State) Charge(bytes int64) (release func(), err error) {
 	}
 	w, err := s.inc.isolate.charge(s.inc, bytes)
 	if w != nil {
-		err = s.Await(s.inc.ctx, func(ctx context.Context) error { return s.inc.isolate.wait(ctx, w) })
+		err = s.Await(&s.inc.life, func(ctx context.Context) error { return s.inc.isolate.wait(ctx, w) })
 	}
 	if err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/kalpahost/kalpa/alarm"
@@ -14,12 +13,32 @@ import (
 
 // task is an event of an object in progress: a goroutine that runs only while it
 // holds the baton. The baton is the turn: the mailbox waits until the task gives
-// it back.
+// it back. It is the context of its code, and knows its place in a chain of calls.
 type task struct {
+	context.Context
+	link
 	run      *string    // the schedule that it runs, nil when it is another event
-	wake     run.Signal // what it awaits may have come
+	wake     run.Signal // what it awaits may have come; nil: it has awaited nothing
 	baton    atomic.Int32
 	critical atomic.Int32 // the critical sections that it is in, one in the other
+}
+
+// newTask makes a task of an object's code: up is the call that it is.
+func newTask(ctx context.Context, s *State, up *link) *task {
+	me := &task{Context: ctx, link: link{id: s.inc.id, state: s, up: up, depth: 1}}
+	if up != nil {
+		me.depth = up.depth + 1
+	}
+	me.link.task = me
+	return me
+}
+
+// Value serves context.Context.
+func (me *task) Value(key any) any {
+	if _, ours := key.(linkKey); ours {
+		return &me.link
+	}
+	return me.Context.Value(key)
 }
 
 // What a task has to do with the baton.
@@ -45,15 +64,13 @@ type object[T any] struct {
 }
 
 func (o *object[T]) Start(t *Turn) error {
-	runner := t.inc.h.o.Runner
-	o.back = runner.Signal()
-	t.OnBreak(func(error) { o.back.Set() })
-	me := &task{wake: runner.Signal()}
+	o.state = &State{inc: t.inc, turn: t, back: o.back}
+	me := newTask(t.Context(), o.state, nil)
+	o.state.task = me
 	me.baton.Store(holds)
 	me.critical.Store(1) // to its end: inc.start counts it
-	o.state = &State{inc: t.inc, turn: t, task: me, back: o.back}
 	var err error
-	o.obj, err = o.class.create(me.with(t.Context(), o.state, nil), o.state)
+	o.obj, err = o.class.create(me, o.state)
 	if err == nil && o.obj == nil {
 		err = errors.New("the constructor returned nothing")
 	}
@@ -63,6 +80,9 @@ func (o *object[T]) Start(t *Turn) error {
 	}
 	return err
 }
+
+// broken is called when the incarnation is reset: nobody waits for what it runs.
+func (o *object[T]) broken() { o.back.Set() }
 
 func (o *object[T]) Handle(t *Turn, event any) {
 	switch e := event.(type) {
@@ -160,8 +180,8 @@ func (o *object[T]) Idle() bool { return o.state != nil && o.state.waiting == 0 
 // run is the schedule that it is a run of, if it is.
 func (o *object[T]) begin(ctx context.Context, t *Turn, up *link, run *string, f func(context.Context) func(*Turn)) {
 	inc := t.inc
-	me := &task{run: run, wake: inc.h.o.Runner.Signal()}
-	ctx = me.with(ctx, o.state, up)
+	me := newTask(ctx, o.state, up)
+	me.run = run
 	o.state.waiting++
 	o.run(t, me, func() {
 		inc.h.o.Runner.Go(func() {
@@ -175,7 +195,7 @@ func (o *object[T]) begin(ctx context.Context, t *Turn, up *link, run *string, f
 					inc.isolate.ended(inc)
 				}
 			}()
-			end, err := o.guard(t, func() func(*Turn) { return f(ctx) })
+			end, err := o.guard(t, func() func(*Turn) { return f(me) })
 			returned = true
 			if inc.err() != nil {
 				return // abandoned: the baton is nobody's
@@ -199,8 +219,7 @@ var errExit = errors.New("it called runtime.Goexit")
 func (o *object[T]) guard(t *Turn, f func() func(*Turn)) (end func(*Turn), err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			t.inc.h.log.Error("object panicked", "object", t.ID().String(), "epoch", t.Epoch(), "panic", r, "stack", string(debug.Stack()))
-			err = &Error{Op: "run", ID: t.ID(), Epoch: t.Epoch(), Cause: Panicked, Err: fmt.Errorf("%v", r), own: true}
+			err = t.inc.panicked("run", r)
 		}
 	}()
 	return f(), nil

@@ -24,6 +24,8 @@ type Turn struct {
 	view  *overlay       // what the turn reads through, once it has read
 	after []func()
 	outs  []func() // ahead of after: see out
+	// leaving is what of a response leaves with the turn.
+	leaving *leaving
 }
 
 // fewPuts are searched one by one.
@@ -49,7 +51,7 @@ func (t *Turn) Epoch() uint64 { return t.inc.epoch }
 func (t *Turn) Last() *Error { return t.inc.h.breaks.last(t.inc.id) }
 
 // Context ends with the incarnation; its cause is the reset's error.
-func (t *Turn) Context() context.Context { return t.inc.ctx }
+func (t *Turn) Context() context.Context { return &t.inc.life }
 
 func (t *Turn) overlay() *overlay {
 	if t.view == nil {
@@ -66,7 +68,7 @@ func (t *Turn) overlay() *overlay {
 func (t *Turn) Get(key string) ([]byte, error) {
 	t.inc.reads.Add(1)
 	defer t.inc.reads.Add(1)
-	v, err := t.overlay().get(t.inc.ctx, t.inc.h.o.Store, t.inc.id, key)
+	v, err := t.overlay().get(&t.inc.life, t.inc.h.o.Store, t.inc.id, key)
 	return v, t.inc.why(err)
 }
 
@@ -83,7 +85,7 @@ func (inc *incarnation) why(err error) error {
 func (t *Turn) List(r storage.Range) iter.Seq2[storage.Entry, error] { return t.list(own(r)) }
 
 func (t *Turn) list(r storage.Range) iter.Seq2[storage.Entry, error] {
-	rows := t.overlay().list(t.inc.ctx, t.inc.h.o.Store, t.inc.id, r)
+	rows := t.overlay().list(&t.inc.life, t.inc.h.o.Store, t.inc.id, r)
 	return func(yield func(storage.Entry, error) bool) {
 		reads := &t.inc.reads
 		reads.Add(1)
@@ -245,30 +247,6 @@ func (t *Turn) After(f func()) { t.after = append(t.after, f) }
 // Abort resets the object after this turn, which leaves no trace.
 func (t *Turn) Abort(reason error) {
 	t.inc.abort("run", reason)
-}
-
-// OnBreak registers f to be called when the incarnation is reset, from whichever
-// goroutine resets it; f must not block. forget takes the registration back.
-func (t *Turn) OnBreak(f func(error)) (forget func()) {
-	inc := t.inc
-	inc.mu.Lock()
-	if err := inc.err(); err != nil {
-		inc.mu.Unlock()
-		f(err)
-		return func() {}
-	}
-	if inc.onBreak == nil {
-		inc.onBreak = map[uint64]func(error){}
-	}
-	inc.hooks++
-	k := inc.hooks
-	inc.onBreak[k] = f
-	inc.mu.Unlock()
-	return func() {
-		inc.mu.Lock()
-		delete(inc.onBreak, k)
-		inc.mu.Unlock()
-	}
 }
 
 // Poster returns a function by which the incarnation's own helpers (a runtime, a

@@ -82,7 +82,7 @@ func (inc *incarnation) beginAll(t *Turn, runs []alarm.Run) {
 // begin begins a run.
 func (inc *incarnation) begin(t *Turn, run alarm.Run) {
 	err := inc.guard("run", func() error {
-		ctx, run, err := inc.keeper.Begin(inc.ctx, run)
+		ctx, run, err := inc.keeper.Begin(&inc.life, run)
 		switch {
 		case err != nil:
 			return err

@@ -77,6 +77,6 @@ func (s *State) flush(t *Turn) {
 func (t *Turn) outside() {
 	if len(t.outs) > 0 {
 		t.after = append(t.outs, t.after...)
-		t.outs = nil
+		t.outs, t.leaving = nil, nil
 	}
 }
