@@ -258,6 +258,14 @@ func (c *client) unanswered(r *request) *request {
 			return o
 		}
 	}
+	// Or it was that of one which a front had answered as its last resort, told again.
+	for _, o := range c.w.history.requests {
+		if o != r && o.client == c && o.id == r.id && o.last > 0 && o.answers == o.last && r.lost != nil {
+			o.answers++
+			r.answers, r.last, r.lost = 0, 0, nil
+			return r
+		}
+	}
 	return r
 }
 

@@ -2,6 +2,9 @@ package sim
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,4 +45,29 @@ func TestRestIsMeasuredByTheMonotonicClock(t *testing.T) {
 	}
 	p.Kill()
 	s.Close()
+}
+
+// Plans that have found a defect of the host find none any more. Each says what it was.
+func TestWhatWasFoundIsMended(t *testing.T) {
+	files, err := filepath.Glob("testdata/found/*.plan")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".plan"), func(t *testing.T) {
+			f, err := os.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			p, err := ReadPlan(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Run(p, Options{})
+			if err != nil || r.Violation != nil {
+				t.Errorf("%v, %v", r.Violation, err)
+			}
+		})
+	}
 }

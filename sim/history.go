@@ -127,7 +127,7 @@ func (h *history) started(session, n string) {
 				h.violate("I1", "request %s (%s) has run %d times", n, tool, r.runs)
 			}
 		}
-		if r.lost != nil && !r.lost.Started && r.client.kind != Repeater {
+		if r.lost != nil && !r.lost.Started && r.client.kind != Repeater && r.copies == 0 {
 			h.violate("I1", "request %s was lost with started: false, and the runtime got it after that", n)
 		}
 		if r.client.session != "" && r.client.session != session {
@@ -152,7 +152,7 @@ func (h *history) answered(r *request, value string, lost *lostError, lastResort
 	switch {
 	case r.answers-r.last > 1, r.answers > 1 && r.last == 0:
 		h.violate("I1", "request %s (%s, id %s) was answered %d times", r.n, r.tool, r.id, r.answers)
-	case lost != nil && !lost.Started && r.runs > 0 && r.client.kind != Repeater: // of two with one id, which?
+	case lost != nil && !lost.Started && r.runs > 0 && r.client.kind != Repeater && r.copies == 0: // of two with one id, which?
 		h.violate("I1", "request %s was lost with started: false, and a runtime had got it", r.n)
 	}
 	if lost != nil {
@@ -223,7 +223,7 @@ func (h *history) end() {
 			h.violate("I1", "request %s (%s, id %s, sent at %v) of client %s was accepted and never answered", r.n, r.tool, r.id, r.sent.Sub(h.w.start), c.name)
 			return
 		}
-		if r.refused && r.runs > 0 {
+		if r.refused && r.runs > 0 && r.copies == 0 {
 			h.violate("I1", "request %s was refused, and a runtime got it", r.n)
 			return
 		}
@@ -235,13 +235,15 @@ func (h *history) end() {
 func (h *history) counters() {
 	bySession := map[string][]increment{}
 	for _, r := range h.requests {
-		switch {
-		case r.tool != "incr" || r.refused || r.client.session == "", r.lost != nil && !r.lost.Started && r.client.kind != Repeater:
+		if r.tool != "incr" || r.client.session == "" {
 			continue
 		}
 		op := increment{sent: r.sent.Sub(h.w.start)}
 		for range r.copies {
 			bySession[r.client.session] = append(bySession[r.client.session], op)
+		}
+		if r.refused || r.lost != nil && !r.lost.Started && r.client.kind != Repeater {
+			continue
 		}
 		if r.value != "" {
 			op.answer, _ = strconv.Atoi(r.value)

@@ -142,8 +142,11 @@ func (h *host) open() *office {
 		c.open++
 		err := c.state.Await(ctx, func(context.Context) error { h.p.Sleep(a.Take); return nil })
 		c.open--
+		if err != nil {
+			return false, err // its incarnation is gone: no turn goes on
+		}
 		defer c.turn()()
-		return true, err
+		return true, nil
 	})
 	o.lock = actor.Method(clerks, "lock", func(c *clerk, ctx context.Context, a asks) (bool, error) {
 		c.turn()()
@@ -166,12 +169,11 @@ func (h *host) open() *office {
 		defer b.turn()()
 		at := h.p.Now().Round(0).Add(a.Take)
 		h.w.history.reminders[a.N].at = h.w.now() + a.Take
-		if err := b.state.Put("last", []byte(a.N)); err != nil {
+		if err := b.state.SetAlarm(at); err != nil { // it reads what was set before
 			return false, err
 		}
-		err := b.state.SetAlarm(at)
-		h.w.history.reminders[a.N].set = err == nil
-		return true, err
+		h.w.history.reminders[a.N].set = true
+		return true, b.state.Put("last", []byte(a.N))
 	})
 	bells.Register(h.actors)
 	return &o

@@ -111,7 +111,7 @@ func (h *history) kept() {
 func (h *history) resting(on *host) {
 	for _, id := range sortedIDs(h.clerks) {
 		c := h.clerks[id]
-		if c.h != on || c.holds > 0 || h.w.s.now.Sub(c.used) < graceOfLeases || on.actors.Epoch(id) != c.state.Epoch() ||
+		if c.h != on || c.holds > 0 || c.shut || c.open > 0 || h.w.s.now.Sub(c.used) < graceOfLeases || on.actors.Epoch(id) != c.state.Epoch() ||
 			slices.ContainsFunc(h.all, func(r *reminder) bool { return r.id == id && r.fired == 0 }) {
 			continue
 		}

@@ -244,8 +244,8 @@ func (w *World) crashed(h *host) {
 	}
 	w.net.crashed(h.p)
 	w.history.crashes = append(w.history.crashes, crash{w.s.now, w.disk.upTo, w.disk.refused})
+	w.disk.Crash() // of one that has ended in order nothing is left to lose
 	if !h.closing {
-		w.disk.Crash()
 		w.sometimes("the host crashed")
 	}
 	// Children of a host that is gone are ended by the next one, before it builds.

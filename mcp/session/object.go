@@ -104,6 +104,9 @@ func (obj *object) Alarm(t *actor.Turn, _ alarm.Info, done func(*actor.Turn, err
 	var o out
 	obj.s.step(ring{}, t.Now(), &o)
 	err := obj.apply(t, &o)
+	if err != nil {
+		t.Abort(err) // what the step has decided is in memory, and would never be done
+	}
 	done(t, err)
 }
 
