@@ -145,6 +145,7 @@ type Host struct {
 	isolates   []*isolate
 	dir        directory
 	breaks     breaks
+	watcher    watching
 	chaos      Chaos
 	dispatcher *alarm.Dispatcher
 	meters     meters

@@ -240,6 +240,7 @@ func (i *isolate) reset(c Cause, reason error) int {
 	for _, inc := range broken {
 		inc.bury()
 	}
+	i.h.watcher.isolateReset(i.n, c, len(broken), reason)
 	return len(broken)
 }
 

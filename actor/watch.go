@@ -1,6 +1,11 @@
 package actor
 
-import "sync/atomic"
+import (
+	"iter"
+	"sync/atomic"
+
+	"github.com/kalpahost/kalpa/storage"
+)
 
 // Watcher is told of what happens to the objects of a host, at once and from
 // whichever goroutine does it: its functions must not block. Those that are nil are
@@ -28,5 +33,16 @@ func (s *watching) reset(e *Error, isolate int) {
 func (s *watching) isolateReset(isolate int, c Cause, objects int, reason error) {
 	if w := s.w.Load(); w != nil && w.IsolateReset != nil {
 		w.IsolateReset(isolate, c, objects, reason)
+	}
+}
+
+// InMemory lists the objects of a class that are not at rest, in no order.
+func (h *Host) InMemory(class string) iter.Seq[storage.ID] {
+	return func(yield func(storage.ID) bool) {
+		for id := range h.dir.all() {
+			if id.Class == class && !yield(id) {
+				return
+			}
+		}
 	}
 }

@@ -220,3 +220,21 @@ func stored(ctx context.Context, s Store, id ID) (bool, error) {
 	}
 	return false, nil
 }
+
+// Remove deletes all that is stored of an object, in one commit; its epoch stays.
+// Whatever incarnation the object has is superseded. It fails with an *Error that wraps
+// ErrNoObject when there is nothing.
+func Remove(ctx context.Context, s Store, id ID) error {
+	switch there, err := stored(ctx, s, id); {
+	case err != nil:
+		return err
+	case !there:
+		return &Error{Op: "remove", ID: id, Err: ErrNoObject}
+	}
+	epoch, err := Claim(ctx, s, id)
+	if err != nil {
+		return err
+	}
+	defer s.Release(id, epoch)
+	return Commit(ctx, s, &Batch{ID: id, Epoch: epoch, Clear: true})
+}

@@ -3,6 +3,8 @@ package admin
 import (
 	"net/http"
 	"strconv"
+
+	"github.com/kalpahost/kalpa/mcp/session"
 )
 
 func (a *api) isolates(http.ResponseWriter, *http.Request) (any, error) {
@@ -33,7 +35,7 @@ func (a *api) sessions(_ http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, wrong(key, "the parameters are limit and after", "unknown parameter")
 		}
 	}
-	found, next, err := a.o.Sessions.List(r.Context(), r.URL.Query().Get("after"), limit)
+	found, next, err := a.o.Sessions.List(r.Context(), session.Query{After: r.URL.Query().Get("after"), Limit: limit})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kalpahost/kalpa/storage"
@@ -22,6 +25,9 @@ const (
 	Unreadable Presence = "unreadable"
 )
 
+// Presences are all of them.
+var Presences = []Presence{Resident, Active, Resting, Ended, Unreadable}
+
 // Info is what can be seen of a session without activating it. Epoch, Owed and
 // Activity are of storage and may be a commit behind.
 type Info struct {
@@ -33,77 +39,277 @@ type Info struct {
 	Owed     int    // requests that it has accepted and not answered
 	Created  time.Time
 	Activity time.Time // the last request, reply or answer
+	Alarm    time.Time // zero: none is set
+}
+
+// Detail is all that can be seen of a session without activating it.
+type Detail struct {
+	Info
+	Version string // of the protocol; empty until initialize was answered
+	Subject string // whose it is; empty: nobody's in particular
+	Client  string // the name and the version that it gave
+	Retry   int    // of the alarm
+	Waiting []Waiting
+	Streams []StreamInfo
+	Rows    int
+	Bytes   int64 // of the rows
+}
+
+// Waiting is a request that waits for its answer.
+type Waiting struct {
+	ID           string // as the client wrote it
+	Method, Tool string
+	Stream       string
+	Epoch        uint64 // of the incarnation that has it
+	Generation   uint64 // of the runtime; 0: it has not been sent yet
+	Started      bool   // it may have reached the runtime
+	Again        bool   // it was lost once, and is run again
+	Since        time.Time
+}
+
+// StreamInfo is a stream that has a row or events.
+type StreamInfo struct {
+	ID      string
+	Events  int
+	Bytes   int64  // of the events
+	Flushed string // the last event that is known to have reached the client
+	Done    bool   // all of it has
 }
 
 // Look looks at a session, without activating it. It fails with ErrUnknown when
 // there is none with this id.
 func (s *Service) Look(ctx context.Context, id string) (Info, error) {
-	oid := storage.ID{Class: Class, Name: id}
-	if oid.Validate() != nil {
-		return Info{}, ErrUnknown
-	}
-	store := s.host.Store()
-	row, err := store.Get(ctx, oid, keyMeta)
+	i, _, err := s.look(ctx, id)
+	return i, err
+}
+
+func (s *Service) look(ctx context.Context, id string) (Info, *meta, error) {
+	m, err := s.meta(ctx, id)
 	switch {
 	case err != nil:
-		return Info{}, err
-	case row == nil:
-		return Info{}, ErrUnknown
+		return Info{}, nil, err
+	case m == nil:
+		return Info{ID: id, Presence: Unreadable, Isolate: s.host.IsolateOf(ObjectOf(id))}, nil, nil
 	}
-	var m meta
-	if json.Unmarshal(row, &m) != nil {
-		return Info{ID: id, Presence: Unreadable}, nil
-	}
+	store, oid := s.host.Store(), ObjectOf(id)
 	i := Info{ID: id, Server: m.Server, Isolate: s.host.IsolateOf(oid), Epoch: s.host.Epoch(oid), Created: m.Created, Activity: m.Created}
-	if row, err = store.Get(ctx, oid, keyActivity); err != nil {
-		return Info{}, err
+	if row, err := store.Get(ctx, oid, keyActivity); err != nil {
+		return Info{}, nil, err
 	} else if row != nil {
 		_ = json.Unmarshal(row, &i.Activity) // a row that does not decode is the session's to report
 	}
 	for _, err := range store.List(ctx, oid, storage.Range{Prefix: prefixOwed}) {
 		if err != nil {
-			return Info{}, err
+			return Info{}, nil, err
 		}
 		i.Owed++
 	}
+	if a, err := store.Alarm(ctx, oid); err == nil { // likewise
+		i.Alarm = a.At
+	}
+	i.Presence = s.presence(i, m)
+	return i, m, nil
+}
+
+// meta reads the first row of a session; nil when it does not decode.
+func (s *Service) meta(ctx context.Context, id string) (*meta, error) {
+	oid := ObjectOf(id)
+	if oid.Validate() != nil {
+		return nil, ErrUnknown
+	}
+	row, err := s.host.Store().Get(ctx, oid, keyMeta)
+	switch {
+	case err != nil:
+		return nil, err
+	case row == nil:
+		return nil, ErrUnknown
+	}
+	var m meta
+	if json.Unmarshal(row, &m) != nil {
+		return nil, nil
+	}
+	return &m, nil
+}
+
+func (s *Service) presence(i Info, m *meta) Presence {
 	s.mu.Lock()
-	resident := s.current[id] != nil
+	resident := s.current[i.ID] != nil
 	s.mu.Unlock()
 	switch {
 	case m.Ended:
-		i.Presence = Ended
+		return Ended
 	case resident:
-		i.Presence = Resident
+		return Resident
 	case i.Epoch > 0:
-		i.Presence = Active
-	default:
-		i.Presence = Resting
+		return Active
 	}
-	return i, nil
+	return Resting
 }
 
-// List looks at the sessions whose ids come after the one given, in the order of
-// their ids, at most limit of them. There are more when next is not empty; they
-// come after it.
-func (s *Service) List(ctx context.Context, after string, limit int) (page []Info, next string, err error) {
-	ids, err := s.host.Store().Objects(ctx, Class, after, limit+1)
+// Detail looks at all of a session, without activating it.
+func (s *Service) Detail(ctx context.Context, id string) (*Detail, error) {
+	i, m, err := s.look(ctx, id)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if len(ids) > limit {
-		ids = ids[:limit]
-		next = ids[limit-1].Name
+	d := &Detail{Info: i}
+	if m != nil {
+		d.Version, d.Subject = m.Version, m.Principal.Subject
 	}
-	for _, id := range ids {
-		switch i, err := s.Look(ctx, id.Name); {
+	if a, err := s.host.Store().Alarm(ctx, ObjectOf(id)); err == nil {
+		d.Retry = a.Retry
+	}
+	streams := map[string]*StreamInfo{}
+	stream := func(id string) *StreamInfo {
+		if streams[id] == nil {
+			streams[id] = &StreamInfo{ID: id}
+		}
+		return streams[id]
+	}
+	for e, err := range s.host.Store().List(ctx, ObjectOf(id), storage.Range{}) {
+		if err != nil {
+			return nil, err
+		}
+		d.Rows++
+		d.Bytes += int64(len(e.Key) + len(e.Value))
+		switch key := e.Key; {
+		case key == keyInitialize:
+			var p struct {
+				ClientInfo struct{ Name, Version string }
+			}
+			if json.Unmarshal(e.Value, &p) == nil {
+				d.Client = strings.TrimSpace(p.ClientInfo.Name + " " + p.ClientInfo.Version)
+			}
+		case strings.HasPrefix(key, prefixOwed):
+			id, _, _ := strings.Cut(key[len(prefixOwed):], "/")
+			var r owed
+			if json.Unmarshal(e.Value, &r) == nil {
+				d.Waiting = append(d.Waiting, Waiting{string(r.ID), r.Method, r.Tool, id, r.Epoch, r.Gen, r.Started, r.Again, r.At})
+			}
+		case strings.HasPrefix(key, prefixEvent):
+			if id, err := parseEventKey(key); err == nil {
+				st := stream(id.Stream)
+				st.Events++
+				st.Bytes += int64(len(e.Value))
+			}
+		case strings.HasPrefix(key, prefixStream):
+			var r streamRow
+			if st := stream(key[len(prefixStream):]); json.Unmarshal(e.Value, &r) == nil {
+				st.Flushed, st.Done = r.Flushed, r.Done
+			}
+		}
+	}
+	for _, id := range sortedKeys(streams) {
+		d.Streams = append(d.Streams, *streams[id])
+	}
+	return d, nil
+}
+
+// Query selects sessions.
+type Query struct {
+	After  string   // those whose ids come after it
+	Limit  int      // at most so many
+	Prefix string   // whose ids begin with it
+	Server string   // of this server; empty: of all
+	State  Presence // empty: any
+}
+
+// maxScan bounds the sessions that one List looks at, so that a filter that few pass
+// does not hold up the caller: it gets what there is so far, and goes on.
+const maxScan = 5000
+
+// List looks at sessions, in the order of their ids. There may be more when next is not
+// empty: they come after it. A page may have less than the limit, and none at all, and
+// not be the last.
+func (s *Service) List(ctx context.Context, q Query) (page []Info, next string, err error) {
+	seen, last := 0, ""
+	for id, err := range s.candidates(ctx, q) {
+		if err != nil {
+			return nil, "", err
+		}
+		if len(page) == q.Limit || seen == maxScan {
+			return page, last, nil
+		}
+		seen, last = seen+1, id
+		if q.Server != "" {
+			switch m, err := s.meta(ctx, id); {
+			case errors.Is(err, ErrUnknown):
+				continue
+			case err != nil:
+				return nil, "", err
+			case m == nil || m.Server != q.Server:
+				continue
+			}
+		}
+		switch i, err := s.Look(ctx, id); {
 		case errors.Is(err, ErrUnknown): // it has gone since
 		case err != nil:
 			return nil, "", err
-		default:
+		case q.State == "" || i.Presence == q.State:
 			page = append(page, i)
 		}
 	}
-	return page, next, nil
+	return page, "", nil
+}
+
+// candidates are the ids that a query may be about, in order: from memory for what is
+// there, else from the store, by pages.
+func (s *Service) candidates(ctx context.Context, q Query) iter.Seq2[string, error] {
+	if q.State == Resident || q.State == Active {
+		return s.inMemory(q)
+	}
+	return func(yield func(string, error) bool) {
+		after := q.After
+		if q.Prefix > after { // the one that is the prefix comes before those that go on from it
+			after = q.Prefix
+			if _, err := s.meta(ctx, q.Prefix); !errors.Is(err, ErrUnknown) && !yield(q.Prefix, err) {
+				return
+			}
+		}
+		for {
+			ids, err := s.host.Store().Objects(ctx, Class, after, min(q.Limit+1, 1000))
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, id := range ids {
+				if !strings.HasPrefix(id.Name, q.Prefix) || !yield(id.Name, nil) {
+					return
+				}
+				after = id.Name
+			}
+			if len(ids) == 0 {
+				return
+			}
+		}
+	}
+}
+
+func (s *Service) inMemory(q Query) iter.Seq2[string, error] {
+	var ids []string
+	for id := range s.host.InMemory(Class) {
+		if id.Name > q.After && strings.HasPrefix(id.Name, q.Prefix) {
+			ids = append(ids, id.Name)
+		}
+	}
+	if q.State == Resident {
+		s.mu.Lock()
+		for id := range s.current {
+			if id > q.After && strings.HasPrefix(id, q.Prefix) {
+				ids = append(ids, id)
+			}
+		}
+		s.mu.Unlock()
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	return func(yield func(string, error) bool) {
+		for _, id := range ids {
+			if !yield(id, nil) {
+				return
+			}
+		}
+	}
 }
 
 // ResidentsIn is the number of runtimes that are resident in an isolate.
@@ -112,6 +318,9 @@ func (s *Service) ResidentsIn(isolate int) int64 {
 	defer s.telemetry.mu.Unlock()
 	return s.telemetry.residents[isolate]
 }
+
+// Servers are the names of those that are hosted, sorted.
+func (s *Service) Servers() []string { return sortedKeys(s.servers) }
 
 // ObjectOf is the object of the session with this id.
 func ObjectOf(id string) storage.ID { return storage.ID{Class: Class, Name: id} }

@@ -90,7 +90,7 @@ func (s *state) load(src source, l Loss, now time.Time, o *out) error {
 		s.build(now, o)
 	}
 	if s.meta.Version == "" && !s.meta.Ended {
-		s.end(o) // initialize was never answered: nobody can use this session
+		s.end("not_initialized", o) // initialize was never answered: nobody can use this session
 	}
 	s.saveStreams(o)
 	return nil

@@ -65,6 +65,9 @@ func (obj *object) Handle(t *actor.Turn, event any) {
 	case *stateOp:
 		e.run(t, obj.rt)
 		return
+	case *operation:
+		obj.operate(t, e)
+		return
 	case closed:
 		if obj.rt != nil && obj.rt.gen == e.gen {
 			obj.rt = nil
@@ -259,6 +262,9 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		}
 	case kept:
 		t.After(func() { obj.svc.confirmed.written(obj.s.id, e.stream, e.upto) })
+	case happened:
+		about := obj.place(t)
+		t.After(func() { about.Kind, about.Reason = e.kind, e.why; obj.svc.tell(about) })
 	case listenLater:
 		t.After(func() { obj.later(e.after, listen{}) })
 	case tidyLater:

@@ -219,7 +219,7 @@ func (s *state) onRing(now time.Time, o *out) {
 	}
 	s.forgetApprovals(now, o)
 	if at := s.expiry(); !at.IsZero() && due(at) {
-		s.end(o)
+		s.end("expired", o)
 		s.endGeneration(Lost(ReasonEnded), closedEnded, now, o)
 		s.endStreams(o)
 	}
@@ -264,9 +264,10 @@ func (s *state) rest(now time.Time, o *out) {
 }
 
 // end marks the session as over for good, from now on.
-func (s *state) end(o *out) {
+func (s *state) end(why string, o *out) {
 	s.meta.Ended = true
 	s.activity(s.now, o)
+	o.do(happened{SessionEnded, why})
 	o.put(keyMeta, encode(s.meta))
 }
 
@@ -278,7 +279,7 @@ func (s *state) onDelete(d *Delete, now time.Time, o *out) {
 		return
 	}
 	s.active = now
-	s.end(o)
+	s.end("deleted", o)
 	s.endGeneration(Lost(ReasonEnded), closedEnded, now, o)
 	s.endStreams(o)
 	conclude(d.Socket, Opening{}, o)

@@ -142,6 +142,7 @@ func (s *state) create(p *Post, now time.Time, o *out) {
 	s.initParams = init.Params()
 	o.put(keyMeta, encode(s.meta))
 	o.put(keyInitialize, s.initParams)
+	o.do(happened{SessionOpened, ""})
 }
 
 // version is what the client of a POST understands: what was agreed on, or what
@@ -270,7 +271,7 @@ func (s *state) lose(r *owed, l Loss, o *out) {
 	r.lost = l.Reason
 	s.discharge(r, l.Answer(r.ID), o)
 	if r.Method == "initialize" {
-		s.end(o)
+		s.end("not_initialized", o)
 	}
 }
 

@@ -238,11 +238,11 @@ func (s *state) onInitialized(r *owed, m wire.Message, now time.Time, o *out) {
 	case m.IsError():
 		err = fmt.Errorf("the server refused initialize: %s", m.Error())
 		s.discharge(r, m.WithID(r.ID), o)
-		s.end(o)
+		s.end("not_initialized", o)
 	case !Known(version):
 		err = fmt.Errorf("the server speaks protocol revision %q, which this host does not know", version)
 		s.discharge(r, wire.NewError(r.ID, wire.InternalError, err.Error(), nil), o)
-		s.end(o)
+		s.end("not_initialized", o)
 	default:
 		s.meta.Version, s.result = version, m.Result()
 		o.put(keyMeta, encode(s.meta))
@@ -334,7 +334,7 @@ func (s *state) buildFailed(err error, now time.Time, o *out) {
 		data.Detail = "" // the message says it, for people who see nothing else
 		s.discharge(r, wire.NewError(r.ID, wire.InternalError, sentences[ReasonBuild]+" "+l.Detail, data), o)
 		if r.Method == "initialize" {
-			s.end(o)
+			s.end("not_initialized", o)
 		}
 	}
 	s.closeRuntime(closedBuild, err, now, o)

@@ -68,6 +68,7 @@ type Service struct {
 	residents    atomic.Int64
 	confirmed    confirmed
 	rest         run.Signal // a runtime has ended
+	watcher      atomic.Pointer[func(Occurrence)]
 
 	mu      sync.Mutex
 	running int                  // runtimes, from their building to their end

@@ -175,7 +175,7 @@ func (o *out) do(e effect)       { o.effects = append(o.effects, e) }
 
 // settle notes the end of a request; answer is zero when it was taken back.
 func (o *out) settle(r *owed, answer wire.Message) {
-	o.settled = append(o.settled, settlement{r.Method, r.At, answer, r.lost})
+	o.settled = append(o.settled, settlement{r.Method, r.Tool, r.At, answer, r.lost})
 }
 
 // effect is something to do when the batch is durable.
@@ -213,6 +213,8 @@ type (
 		stream string
 		upto   EventID
 	}
+	// happened says what has become of the session, for who watches.
+	happened struct{ kind, why string }
 	// listenLater asks for a listen after a time.
 	listenLater struct{ after time.Duration }
 	// tidyLater asks for a tidy in tidyAfter.
@@ -243,6 +245,7 @@ func (opened) isEffect()       {}
 func (closeRuntime) isEffect() {}
 func (reached) isEffect()      {}
 func (kept) isEffect()         {}
+func (happened) isEffect()     {}
 func (listenLater) isEffect()  {}
 func (tidyLater) isEffect()    {}
 func (readLater) isEffect()    {}

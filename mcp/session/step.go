@@ -26,6 +26,8 @@ func (s *state) step(event any, now time.Time, o *out) {
 		s.onExpire(e, now, o)
 	case *Gone:
 		s.onGone(e, now)
+	case *operation:
+		e.err = e.do(s, o)
 	case built:
 		s.onBuilt(e, now, o)
 	case fromRuntime:

@@ -25,12 +25,15 @@ const (
 	closedShutdown ending = "shutdown"     // the host is stopping
 	closedBuild    ending = "build_failed" // it was built, and the handshake failed
 	closedReset    ending = "reset"        // the incarnation was reset under it
+	closedOperator ending = "operator"     // somebody who runs the host has asked for it
 )
 
 // story tells of one generation: a span for its build, one for its disposal. Its
 // methods may be called from any goroutine.
 type story struct {
 	t       *telemetry
+	svc     *Service
+	is      Occurrence // which runtime it is of
 	at      place
 	about   []attribute.KeyValue
 	cause   trace.SpanContext // of the request that asked for it
@@ -48,7 +51,9 @@ type story struct {
 func (obj *object) newStory(t *actor.Turn, gen uint64) *story {
 	s := obj.s
 	at := place{obj.svc.host.IsolateOf(t.ID()), s.cfg.Name}
-	st := &story{t: obj.svc.telemetry, at: at, rebuilt: s.result != nil, about: []attribute.KeyValue{
+	is := obj.place(t)
+	is.Generation = gen
+	st := &story{t: obj.svc.telemetry, svc: obj.svc, is: is, at: at, rebuilt: s.result != nil, about: []attribute.KeyValue{
 		keyServer.String(at.server), keySession.String(s.id), keyEpoch.Int64(int64(s.epoch)), keyGeneration.Int64(int64(gen)), keyIsolate.Int(at.isolate),
 	}}
 	if len(s.rt.queue) > 0 {
@@ -87,6 +92,12 @@ func (s *story) settle(err error) {
 		outcome = "failed"
 	}
 	s.t.builds.Add(context.Background(), 1, s.at.labels(labelOutcome.String(outcome)))
+	is := s.is
+	is.Kind = RuntimeBuilt
+	if err != nil {
+		is.Kind, is.Detail = RuntimeFailed, err.Error()
+	}
+	s.svc.tell(is)
 	if span.IsRecording() {
 		span.SetAttributes(s.about...)
 		span.SetAttributes(keyRebuilt.Bool(s.rebuilt), keyResidents.Int64(s.t.of(s.at.isolate)))
@@ -133,6 +144,9 @@ func (s *story) reaped() {
 	s.failed(errNeverReady)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	is := s.is
+	is.Kind, is.Reason = RuntimeDisposed, string(s.why)
+	s.svc.tell(is)
 	ctx := context.Background()
 	s.t.disposed.Add(ctx, 1, s.at.labels(labelReason.String(string(s.why))))
 	options := []trace.SpanStartOption{trace.WithTimestamp(s.since)}

@@ -134,8 +134,10 @@ func (obj *object) measure(t *actor.Turn, all []settlement, again int64) {
 		return // nothing is left of the session
 	}
 	server, now := obj.s.meta.Server, t.Now()
+	at := obj.place(t)
 	t.After(func() {
 		obj.svc.telemetry.settled(server, all, now)
+		obj.svc.settled(at, all, now)
 		if again > 0 {
 			obj.svc.telemetry.again.Add(context.Background(), again, metric.WithAttributeSet(attribute.NewSet(labelServer.String(server))))
 		}
@@ -145,6 +147,7 @@ func (obj *object) measure(t *actor.Turn, all []settlement, again int64) {
 // settlement is the end of a request in the ledger.
 type settlement struct {
 	method string
+	tool   string
 	at     time.Time // of its admission
 	answer wire.Message
 	lost   string // the reason, where its execution was lost

@@ -1,0 +1,179 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/storage"
+)
+
+// watched are the kinds of what a world's sessions tell, with their reasons.
+func watched(w *world) (told func() []string) {
+	var mu sync.Mutex
+	var all []string
+	w.svc.Watch(func(o session.Occurrence) {
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Session == "" || o.Server != "model" || o.Epoch == 0 {
+			w.t.Errorf("%+v", o)
+		}
+		all = append(all, strings.TrimSpace(strings.Join([]string{o.Kind, o.Method, o.Tool, o.Outcome, o.Reason}, " ")))
+	})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+func TestWhatBecomesOfASessionIsTold(t *testing.T) {
+	w := newWorld(t, nil)
+	told := watched(w)
+	c := w.open1()
+	l := c.post(call("1", "hang"))
+	w.within(5*time.Second, "the call to be delivered", func() bool { return w.saw("hang") == 1 })
+	if err := w.svc.End(t.Context(), c.id); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.wait().text(); !strings.Contains(got, `"reason":"ended"`) {
+		t.Error(got)
+	}
+	w.within(5*time.Second, "the runtime to be disposed", func() bool { return slices.Contains(told(), "runtime.disposed    ended") })
+	want := []string{"session.opened", "runtime.built", "request.settled initialize  result", "session.ended    operator", "request.settled tools/call hang lost ended", "runtime.disposed    ended"}
+	got := told()
+	for _, one := range want {
+		if !slices.Contains(got, one) {
+			t.Errorf("%q was not told of: %q", one, got)
+		}
+	}
+	if err := w.svc.End(t.Context(), c.id); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("ended again: %v", err)
+	}
+	if err := w.svc.End(t.Context(), "nobody"); !errors.Is(err, session.ErrUnknown) {
+		t.Errorf("one that never was: %v", err)
+	}
+}
+
+// A runtime that owes nothing is disposed of, and the next request builds another; one
+// that owes answers is not, unless it must be.
+func TestARuntimeIsDisposedOf(t *testing.T) {
+	w := newWorld(t, nil)
+	told := watched(w)
+	c := w.open1()
+	if was, err := w.svc.Dispose(t.Context(), c.id, false); !was || err != nil {
+		t.Fatal(was, err)
+	}
+	w.within(5*time.Second, "the runtime to be gone", func() bool { _, open := w.runtimes(); return open == 0 })
+	if was, err := w.svc.Dispose(t.Context(), c.id, false); was || err != nil {
+		t.Error("disposed of twice", was, err)
+	}
+	c.post(call("1", "count")).wait().has(`"n":1`)
+	l := c.post(call("2", "hang"))
+	w.within(5*time.Second, "the call to be delivered", func() bool { return w.saw("hang") == 1 })
+	_, err := w.svc.Dispose(t.Context(), c.id, false)
+	if busy, ok := errors.AsType[*session.Busy](err); !ok || busy.Owed != 1 {
+		t.Errorf("a busy one: %v", err)
+	}
+	if was, err := w.svc.Dispose(t.Context(), c.id, true); !was || err != nil {
+		t.Error(was, err)
+	}
+	if got := l.wait().text(); !strings.Contains(got, `"reason":"aborted"`) {
+		t.Error(got)
+	}
+	c.post(call("3", "count")).wait().has(`"n":2`)
+	if got := told(); !slices.Contains(got, "runtime.disposed    operator") {
+		t.Error(got)
+	}
+	if _, err := w.svc.Dispose(t.Context(), "nobody", false); !errors.Is(err, session.ErrUnknown) {
+		t.Error(err)
+	}
+}
+
+// A host that does not have a session's server can still end it.
+func TestASessionWhoseServerIsGoneCanBeEnded(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.open1()
+	w.shutdown()
+	w.serverTuned = func(s *session.Server) { s.Name = "other" }
+	w.boot()
+	if err := w.svc.End(t.Context(), c.id); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := w.svc.Look(t.Context(), c.id); err == nil && i.Presence != session.Ended {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+func ids(page []session.Info) (all []string) {
+	for _, i := range page {
+		all = append(all, i.ID)
+	}
+	return all
+}
+
+func TestSessionsAreFound(t *testing.T) {
+	w := newWorld(t, nil)
+	for n := range 30 {
+		id := storage.ID{Class: session.Class, Name: fmt.Sprintf("%c%02d", 'a'+n%3, n)}
+		epoch, err := storage.Claim(t.Context(), w.store, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta := fmt.Appendf(nil, `{"server":"s%d","principal":{},"created":"2026-01-01T00:00:00Z","version":"2025-06-18"}`, n%2)
+		if err := storage.Commit(t.Context(), w.store, &storage.Batch{ID: id, Epoch: epoch, Puts: []storage.Entry{{Key: "meta", Value: meta}}}); err != nil {
+			t.Fatal(err)
+		}
+		w.store.Release(id, epoch)
+	}
+	c := w.open1()
+	for _, q := range []struct {
+		session.Query
+		n int
+	}{
+		{session.Query{}, 31},
+		{session.Query{Prefix: "b"}, 10},
+		{session.Query{Prefix: "b01"}, 1},
+		{session.Query{Prefix: "b0"}, 3},
+		{session.Query{Prefix: "zz"}, 0},
+		{session.Query{Server: "s0"}, 15},
+		{session.Query{Server: "s1", Prefix: "a"}, 5},
+		{session.Query{Server: "none"}, 0},
+		{session.Query{State: session.Resting}, 30},
+		{session.Query{State: session.Resident}, 1},
+		{session.Query{State: session.Active}, 0},
+		{session.Query{State: session.Resident, Prefix: c.id[:3]}, 1},
+		{session.Query{State: session.Resident, After: c.id}, 0},
+	} {
+		for _, limit := range []int{1, 2, 7, 100} {
+			q := q
+			q.Limit = limit
+			var all []string
+			for pages := 0; ; pages++ {
+				page, next, err := w.svc.List(t.Context(), q.Query)
+				if err != nil || len(page) > limit || pages > 40 {
+					t.Fatalf("%+v: %v, %v", q, page, err)
+				}
+				all = append(all, ids(page)...)
+				if q.After = next; next == "" {
+					break
+				}
+			}
+			if !slices.IsSorted(all) || len(slices.Compact(all)) != q.n {
+				t.Errorf("%+v: %q", q, all)
+			}
+		}
+	}
+	hang := c.post(call(`"x"`, "hang"))
+	w.within(5*time.Second, "the call to be delivered", func() bool { return w.saw("hang") == 1 })
+	d, err := w.svc.Detail(t.Context(), c.id)
+	if err != nil || d.Client != "t 1" || d.Version != "2025-11-25" || len(d.Waiting) != 1 || d.Waiting[0].ID != `"x"` || d.Waiting[0].Tool != "hang" || !d.Waiting[0].Started || len(d.Streams) == 0 || d.Rows == 0 || d.Alarm.IsZero() {
+		t.Errorf("%+v, %v", d, err)
+	}
+	hang.gone()
+}
