@@ -82,6 +82,12 @@ var rules = []rule{
 		of: "internal/guard", only: []string{}, why: "who may connect is asked by every listener, whatever is behind it",
 	},
 	{
+		of: "internal/auth", only: []string{}, why: "who calls is asked of a request alone, whatever it is for",
+	},
+	{
+		of: "internal/limit", only: []string{}, why: "how much a caller may ask for does not depend on what for",
+	},
+	{
 		of: "internal/clock", only: []string{}, why: "time is handed to everybody, so it uses nobody",
 	},
 	{
