@@ -3,6 +3,7 @@ package actor
 import (
 	"sync"
 
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -14,6 +15,8 @@ type gate struct {
 	sealed   uint64 // number of the last batch submitted
 	durable  uint64 // number of the last batch confirmed
 	pending  []*storage.Batch
+	dirty    int64      // bytes of the batches under way
+	room     run.Signal // of a write that waits for fewer of them; nil: none does
 	waiting  []output
 	draining bool
 	broken   bool
@@ -25,10 +28,11 @@ type output struct {
 	leave  func()
 }
 
-// seal numbers a batch that is about to be submitted.
-func (g *gate) seal(b *storage.Batch) {
+// seal numbers a batch of a size that is about to be submitted.
+func (g *gate) seal(b *storage.Batch, size int64) {
 	g.mu.Lock()
 	g.sealed++
+	g.dirty += size
 	g.pending = append(g.pending, b)
 	g.mu.Unlock()
 }
@@ -63,10 +67,14 @@ func (g *gate) through(leave []func()) []func() {
 	return leave
 }
 
-// confirmed is told that the oldest batch under way is durable.
-func (g *gate) confirmed() {
+// confirmed is told that the oldest batch under way, of that size, is durable.
+func (g *gate) confirmed(size int64) {
 	g.mu.Lock()
 	g.durable++
+	g.dirty -= size
+	if g.room != nil {
+		g.room.Set()
+	}
 	if len(g.pending) > 0 {
 		g.pending[0] = nil
 		g.pending = g.pending[1:]
@@ -97,10 +105,25 @@ func (g *gate) drain() {
 	g.mu.Unlock()
 }
 
+// below reports that less than a number of bytes is under way. Where it is more, room
+// is set when it has become less, or the gate is shut.
+func (g *gate) below(limit int64, room run.Signal) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.room = nil; g.dirty < limit || g.broken {
+		return true
+	}
+	g.room = room
+	return false
+}
+
 // shut drops what waits; nothing leaves any more.
 func (g *gate) shut() {
 	g.mu.Lock()
 	g.broken, g.waiting, g.pending = true, nil, nil
+	if g.room != nil {
+		g.room.Set()
+	}
 	g.mu.Unlock()
 }
 

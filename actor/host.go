@@ -52,6 +52,9 @@ type Options struct {
 	// CacheLimit bounds the bytes of an isolate's batches that are not yet written.
 	// What does not fit resets the isolate. Default: 128 MiB.
 	CacheLimit int64
+	// DirtyLimit is the part of it that one object may have: past it, the object's next
+	// write waits until less is not yet written. Default: 8 MiB.
+	DirtyLimit int64
 	// TurnLimit is how long one turn may run, in wall time: Go can't meter a
 	// goroutine. A turn that overruns is abandoned: its object is reset, nothing of it
 	// is written or leaves, and what it has charged stays charged until it ends. It is
@@ -104,6 +107,9 @@ func (o *Options) defaults() error {
 	if o.CacheLimit == 0 {
 		o.CacheLimit = 128 << 20
 	}
+	if o.DirtyLimit == 0 {
+		o.DirtyLimit = 8 << 20
+	}
 	if o.TurnLimit == 0 {
 		o.TurnLimit = 30 * time.Second
 	}
@@ -125,9 +131,9 @@ func (o *Options) defaults() error {
 	if o.Random == nil {
 		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:forbidigo,gosec // the default; chances, not secrets
 	}
-	if o.Isolates < 0 || o.HeapLimit < 0 || o.CacheLimit < 0 || o.MaxQueued < 0 {
-		return fmt.Errorf("actor: Options.Isolates, HeapLimit, CacheLimit and MaxQueued must not be negative, got %d, %d, %d, %d",
-			o.Isolates, o.HeapLimit, o.CacheLimit, o.MaxQueued)
+	if o.Isolates < 0 || o.HeapLimit < 0 || o.CacheLimit < 0 || o.DirtyLimit < 0 || o.MaxQueued < 0 {
+		return fmt.Errorf("actor: Options.Isolates, HeapLimit, CacheLimit, DirtyLimit and MaxQueued must not be negative, got %d, %d, %d, %d, %d",
+			o.Isolates, o.HeapLimit, o.CacheLimit, o.DirtyLimit, o.MaxQueued)
 	}
 	if o.SoftLimit > o.HeapLimit {
 		return fmt.Errorf("actor: Options.SoftLimit is %d, more than HeapLimit, which is %d", o.SoftLimit, o.HeapLimit)

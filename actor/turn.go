@@ -103,6 +103,7 @@ func (t *Turn) list(r storage.Range) iter.Seq2[storage.Entry, error] {
 
 func (t *Turn) write() *storage.Batch {
 	if t.batch == nil {
+		t.inc.backpressure()
 		t.batch = &storage.Batch{ID: t.inc.id, Epoch: t.inc.epoch}
 	}
 	return t.batch
@@ -330,11 +331,11 @@ func (t *Turn) end() {
 		if err := inc.isolate.cache(inc, size); err != nil {
 			return
 		}
-		inc.gate.seal(b)
+		inc.gate.seal(b, size)
 		inc.h.o.Store.Submit(b, func(err error) {
 			inc.isolate.unwritten.Add(-size)
 			if err == nil {
-				inc.gate.confirmed()
+				inc.gate.confirmed(size)
 				inc.h.looked()
 				return
 			}
