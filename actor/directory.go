@@ -181,8 +181,8 @@ func (h *Host) take(inc *incarnation) (envelope, bool) {
 	s := inc.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	en := s.entries[inc.id]
-	if en == nil || en.inc != inc || len(en.queue) == 0 {
+	en := inc.entry
+	if en.inc != inc || len(en.queue) == 0 {
 		return envelope{}, false
 	}
 	e := en.queue[0]
@@ -201,8 +201,8 @@ func (h *Host) putBack(inc *incarnation, e envelope) bool {
 	s := inc.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	en := s.entries[inc.id]
-	if en == nil || en.inc != inc {
+	en := inc.entry
+	if en.inc != inc {
 		return false
 	}
 	en.queue = slices.Insert(en.queue, 0, e)
@@ -230,6 +230,7 @@ func (h *Host) release(inc *incarnation, cause error) {
 	if again {
 		en.state, en.inc = starting, nil
 	} else {
+		en.inc = nil
 		delete(s.entries, inc.id)
 	}
 	s.mu.Unlock()

@@ -135,13 +135,14 @@ func (g *gate) freeze() {
 }
 
 // commits counts the ends of commits, twice; it is odd while one is under way.
-func (g *gate) commits() uint64 {
+func (g *gate) commits() uint32 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	n := uint32(g.durable) //nolint:gosec // what is compared is whether it has changed
 	if g.sealed > g.durable {
-		return 2*g.durable + 1
+		return 2*n + 1
 	}
-	return 2 * g.durable
+	return 2 * n
 }
 
 // idle reports that nothing is under way.

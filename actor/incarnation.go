@@ -22,6 +22,7 @@ type incarnation struct {
 	epoch   uint64
 	isolate *isolate
 	shard   *shard // of the directory
+	entry   *entry // in it, while that is this incarnation's
 	machine Machine
 	gate    gate
 	pid     *pa.PID
@@ -35,33 +36,31 @@ type incarnation struct {
 	// turns, reads, criticals, alarms and teardowns count begins and ends, for the
 	// watchdog; what it remembers of them is under the shard's lock. The constructor is
 	// the first of the critical sections.
-	turns, reads, criticals, alarms, teardowns                                  atomic.Uint64
+	turns, reads, criticals, alarms, teardowns                                  atomic.Uint32
 	turnStall, readStall, commitStall, criticalStall, alarmStall, teardownStall stall
-	// overran: it was broken by the watchdog. revoked: a task that held the baton
-	// goes on without an incarnation; the mailbox's own.
-	overran atomic.Bool
-	revoked bool
+
+	// overran: it was broken by the watchdog. torn: the object has been torn down, and
+	// this incarnation ends when that is durable. asked: a charge of this object's own
+	// did not fit.
+	overran, torn, asked atomic.Bool
+	// revoked: a task that held the baton goes on without an incarnation; the mailbox's
+	// own. plain: there was nothing of a schedule when this incarnation looked.
+	revoked, plain bool
 
 	// alarm is the row as this incarnation knows it, once alarmKnown; while its handler
 	// runs there is none, until it is set anew.
-	alarm      storage.Alarm
-	alarmKnown bool
+	alarmKnown, taken bool
+	alarm             storage.Alarm
 	// handling is the row whose handler is running, nil when none is. taken: the object
 	// has set or deleted its alarm since that began, which is then not the handler's
 	// to complete or to retry.
 	handling atomic.Pointer[storage.Alarm]
-	taken    bool
 	// keeper derives the alarm, once the object has used its schedule.
 	keeper *alarm.Keeper
-	plain  bool // there was nothing of a schedule when this incarnation looked
-	// torn: the object has been torn down, and this incarnation ends when that is durable.
-	torn atomic.Bool
 	// running is the turn that is running, nil between turns.
 	running *Turn
-	// atRun is the schedule whose callback holds the turn; asked says that a charge
-	// of this object's own did not fit.
+	// atRun is the schedule whose callback holds the turn.
 	atRun atomic.Pointer[string]
-	asked atomic.Bool
 
 	mu    sync.Mutex
 	hooks *hook // the one that was registered last
@@ -69,7 +68,7 @@ type incarnation struct {
 
 func newIncarnation(h *Host, id storage.ID, epoch uint64, m Machine) *incarnation {
 	inc := &incarnation{h: h, id: id, epoch: epoch, isolate: h.isolateOf(id), shard: h.dir.shard(id), machine: m}
-	inc.touch()
+	inc.touch(h.o.Clock.Now())
 	return inc
 }
 
@@ -84,7 +83,8 @@ type (
 func (inc *incarnation) spawn() {
 	s := inc.shard
 	s.mu.Lock()
-	s.entries[inc.id].inc = inc
+	inc.entry = s.entries[inc.id]
+	inc.entry.inc = inc
 	s.mu.Unlock()
 	inc.isolate.add(inc)
 	inc.h.sys.Root.Send(inc.isolate.pid, &spawn{inc})
@@ -174,10 +174,10 @@ func (inc *incarnation) handle(e envelope) {
 		}
 		return
 	}
-	inc.touch()
 	inc.turns.Add(1)
 	defer inc.turned()
 	t := inc.turn()
+	inc.touch(t.now)
 	switch e := e.event.(type) {
 	case *fired:
 		inc.runAlarm(t, e)
@@ -451,8 +451,8 @@ func (inc *incarnation) failedRun(e *Error) *failedRun {
 
 // touch notes that the incarnation handles an event. It does so by the monotonic clock:
 // a wall clock that is put back must not keep what rests in memory.
-func (inc *incarnation) touch() {
-	inc.touched.Store(int64(inc.h.o.Clock.Now().Sub(inc.h.began)))
+func (inc *incarnation) touch(now time.Time) {
+	inc.touched.Store(int64(now.Sub(inc.h.began)))
 }
 
 // restsSince is when the incarnation last handled an event.

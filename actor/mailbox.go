@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"slices"
 	"sync"
 
 	pa "github.com/asynkron/protoactor-go/actor"
@@ -13,11 +14,10 @@ type mailbox struct {
 	dispatcher pa.Dispatcher
 
 	mu        sync.Mutex
-	tokens    int
-	user      []any // other than tokens
-	system    []any
+	tokens    int32
 	running   bool
 	suspended bool
+	others    []any // what is not a token
 }
 
 func newMailbox() pa.Mailbox { return &mailbox{} }
@@ -31,7 +31,7 @@ func (m *mailbox) Start() {}
 func (m *mailbox) UserMessageCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.tokens + len(m.user)
+	return int(m.tokens) // others are no events
 }
 
 func (m *mailbox) PostUserMessage(message any) {
@@ -39,14 +39,14 @@ func (m *mailbox) PostUserMessage(message any) {
 	if _, ok := message.(token); ok {
 		m.tokens++
 	} else {
-		m.user = append(m.user, message)
+		m.others = append(m.others, message)
 	}
 	m.schedule()
 }
 
 func (m *mailbox) PostSystemMessage(message any) {
 	m.mu.Lock()
-	m.system = append(m.system, message)
+	m.others = append(m.others, message)
 	m.schedule()
 }
 
@@ -60,7 +60,7 @@ func (m *mailbox) schedule() {
 	}
 }
 
-// run handles what there is: what the system has sent first.
+// run handles what there is: tokens last.
 func (m *mailbox) run() {
 	var message any
 	defer func() {
@@ -70,45 +70,45 @@ func (m *mailbox) run() {
 		}
 	}()
 	for {
-		var system bool
-		if message, system = m.next(); message == nil {
+		switch message = m.next(); message.(type) {
+		case nil:
 			return
-		}
-		switch message.(type) {
 		case *pa.SuspendMailbox, *pa.ResumeMailbox:
 			m.mu.Lock()
 			_, m.suspended = message.(*pa.SuspendMailbox)
 			m.mu.Unlock()
+		case pa.SystemMessage:
+			m.invoker.InvokeSystemMessage(message)
 		default:
-			if system {
-				m.invoker.InvokeSystemMessage(message)
-			} else {
-				m.invoker.InvokeUserMessage(message)
-			}
+			m.invoker.InvokeUserMessage(message)
 		}
 	}
 }
 
-// next takes a message; nil: there is none, and the mailbox rests.
-func (m *mailbox) next() (message any, system bool) {
+// next takes a message; nil: there is none, and the mailbox rests. While it is
+// suspended, only what the system sends is taken.
+func (m *mailbox) next() (message any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch {
-	case len(m.system) > 0:
-		if message, m.system = m.system[0], m.system[1:]; len(m.system) == 0 {
-			m.system = nil
+	for i, message := range m.others {
+		if _, system := message.(pa.SystemMessage); !system && m.suspended {
+			continue
 		}
-		return message, true
-	case m.suspended:
-	case m.tokens > 0:
+		switch {
+		case len(m.others) == 1:
+			m.others = nil
+		case i == 0:
+			m.others[0] = nil
+			m.others = m.others[1:]
+		default:
+			m.others = slices.Delete(m.others, i, i+1)
+		}
+		return message
+	}
+	if m.tokens > 0 && !m.suspended {
 		m.tokens--
-		return token{}, false
-	case len(m.user) > 0:
-		if message, m.user = m.user[0], m.user[1:]; len(m.user) == 0 {
-			m.user = nil
-		}
-		return message, false
+		return token{}
 	}
 	m.running = false
-	return nil, false
+	return nil
 }

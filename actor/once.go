@@ -47,7 +47,7 @@ func (h *Host) onceID() (string, error) {
 }
 
 // recall answers a call that has begun before; false: it has not, and has now.
-func (e *call) recall(t *Turn) (answered bool, err error) {
+func (e *attempt) recall(t *Turn) (answered bool, err error) {
 	b, err := t.Get(onceFirst + e.once)
 	if err != nil {
 		return false, err

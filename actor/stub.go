@@ -86,13 +86,12 @@ func (c Call[In, Out]) start(ctx context.Context, s Stub, in In, once bool) *req
 		}
 	}
 	r.begun = s.h.o.Clock.Now()
+	r.attempt = newAttempt(r)
 	if from := r.call.chain.holder(); from != nil {
-		r.attempt = newAttempt(s.h)
-		from.turn.After(func() { r.send(r.attempt) })
+		from.turn.After(r.send)
 		return r
 	}
-	r.attempt = newAttempt(s.h)
-	r.send(r.attempt)
+	r.send()
 	return r
 }
 
@@ -113,14 +112,12 @@ func (p *Pending[Out]) Wait(ctx context.Context) (out Out, err error) {
 	return out, nil
 }
 
-// call is the event of a method's call.
+// call is what a method's call asks.
 type call struct {
 	method string
 	in     []byte
-	reply  func(out []byte, err error)
-	lost   func(err error) // the object was reset after the call had begun
-	chain  *link           // of the object that calls
-	once   string          // its identity, "" when it has none
+	chain  *link  // of the object that calls
+	once   string // its identity, "" when it has none
 }
 
 // request is a call through all of its attempts.
@@ -163,19 +160,16 @@ func (r *request) follow(ctx context.Context) ([]byte, error) {
 		if !again || pause > 0 && !r.h.sleep(ctx, pause) {
 			return nil, err
 		}
-		r.attempt = newAttempt(r.h)
-		r.send(r.attempt)
+		r.attempt = newAttempt(r)
+		r.send()
 	}
 }
 
-// send makes an attempt.
-func (r *request) send(a *attempt) {
-	event := r.call
-	event.reply = func(out []byte, err error) { a.set(answered, out, err) }
-	event.lost = func(err error) { a.set(lost, nil, err) }
-	undelivered := func(err error) { a.set(undelivered, nil, err) }
-	if err := r.h.Send(r.id, &event, undelivered); err != nil {
-		undelivered(err)
+// send makes the attempt.
+func (r *request) send() {
+	a := r.attempt
+	if err := r.h.Send(r.id, a, a.undelivered); err != nil {
+		a.undelivered(err)
 	}
 }
 
@@ -203,10 +197,12 @@ func again(n int, since time.Duration, err error, lost, once bool, jitter float6
 	return pause, since+pause <= lastAttempt
 }
 
-// attempt is where a caller waits. The first outcome counts: a reply and a reset race.
+// attempt is the event of a call, and where its caller waits. The first outcome counts:
+// a reply and a reset race.
 type attempt struct {
-	h    *Host
-	wake run.Signal
+	*call
+	runner run.Runner
+	wake   run.Signal
 
 	mu  sync.Mutex
 	end outcome
@@ -223,7 +219,17 @@ const (
 	undelivered                // the object has not begun
 )
 
-func newAttempt(h *Host) *attempt { return &attempt{h: h, wake: h.o.Runner.Signal()} }
+func newAttempt(r *request) *attempt {
+	return &attempt{call: &r.call, runner: r.h.o.Runner, wake: r.h.o.Runner.Signal()}
+}
+
+// reply is what the object has answered.
+func (a *attempt) reply(out []byte, err error) { a.set(answered, out, err) }
+
+// lost: the object was reset after the call had begun.
+func (a *attempt) lost(err error) { a.set(lost, nil, err) }
+
+func (a *attempt) undelivered(err error) { a.set(undelivered, nil, err) }
 
 func (a *attempt) set(end outcome, out []byte, err error) {
 	a.mu.Lock()
@@ -242,12 +248,11 @@ func (a *attempt) get() (outcome, []byte, error) {
 
 // wait returns when there is an outcome, or ctx has ended.
 func (a *attempt) wait(ctx context.Context) {
-	defer a.h.o.Runner.AfterDone(ctx, a.wake.Set)()
 	for ctx.Err() == nil {
 		if end, _, _ := a.get(); end != under {
 			return
 		}
-		a.wake.Wait()
+		run.WaitDone(ctx, a.runner, a.wake)
 	}
 }
 

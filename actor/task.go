@@ -59,14 +59,12 @@ type object[T any] struct {
 	class *Class[T]
 	state *State
 	obj   *T
-	// back is set when the baton has been given back, or is nobody's any more.
-	back run.Signal
 }
 
 func (o *object[T]) Start(t *Turn) error {
-	o.state = &State{inc: t.inc, turn: t, back: o.back}
+	o.state.inc = t.inc
 	me := newTask(t.Context(), o.state, nil)
-	o.state.task = me
+	o.state.turn, o.state.task = t, me
 	me.baton.Store(holds)
 	me.critical.Store(1) // to its end: inc.start counts it
 	var err error
@@ -82,11 +80,11 @@ func (o *object[T]) Start(t *Turn) error {
 }
 
 // broken is called when the incarnation is reset: nobody waits for what it runs.
-func (o *object[T]) broken() { o.back.Set() }
+func (o *object[T]) broken() { o.state.back.Set() }
 
 func (o *object[T]) Handle(t *Turn, event any) {
 	switch e := event.(type) {
-	case *call:
+	case *attempt:
 		m, ok := o.class.methods[e.method]
 		if !ok {
 			e.reply(nil, &Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Err: fmt.Errorf("class %q has no method %q", o.class.name, e.method)})
@@ -173,7 +171,7 @@ func (o *object[T]) Destroy(t *Turn, done func(*Turn, error)) {
 
 // Idle: no event is in progress. What the object keeps in memory is a cache of
 // its storage.
-func (o *object[T]) Idle() bool { return o.state != nil && o.state.waiting == 0 }
+func (o *object[T]) Idle() bool { return o.state.waiting == 0 }
 
 // begin starts a task. f runs in turns, with a context that is ctx and knows the
 // chain of calls, up from the call that it is; what f returns runs in its last turn.
@@ -208,7 +206,7 @@ func (o *object[T]) begin(ctx context.Context, t *Turn, up *link, run *string, f
 			end(o.state.turn)
 			o.state.turn, o.state.task = nil, nil
 			if me.giveBack() {
-				o.back.Set()
+				o.state.back.Set()
 			}
 		})
 	})
@@ -232,7 +230,7 @@ func (o *object[T]) run(t *Turn, me *task, handOver func()) {
 	t.inc.atRun.Store(me.run)
 	me.baton.Store(holds)
 	handOver()
-	o.back.Wait()
+	o.state.back.Wait()
 	if t.inc.err() == nil {
 		t.inc.atRun.Store(nil)
 		return

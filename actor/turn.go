@@ -266,8 +266,8 @@ func (h *Host) post(inc *incarnation, event any) error {
 	if err := inc.err(); err != nil {
 		return err
 	}
-	en := s.entries[inc.id]
-	if en == nil || en.inc != inc {
+	en := inc.entry
+	if en.inc != inc {
 		return &Error{Op: "post", ID: inc.id, Epoch: inc.epoch, Cause: Superseded}
 	}
 	en.queue = append(en.queue, envelope{event: event, own: true})

@@ -25,13 +25,13 @@ const (
 // stall is what the watchdog remembers of something that begins and ends again and
 // again.
 type stall struct {
-	seen  uint64
-	looks int
+	seen  uint32
+	looks uint32
 }
 
 // lasts tells for how long the same has been going on, as far as was seen. n counts
 // the begins and the ends: it is odd while something is going on.
-func (s *stall) lasts(n uint64) time.Duration {
+func (s *stall) lasts(n uint32) time.Duration {
 	if n != s.seen || n%2 == 0 {
 		s.seen, s.looks = n, 0
 		return 0

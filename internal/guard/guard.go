@@ -46,6 +46,9 @@ func (g Rules) Origin(r *http.Request) string {
 	return ""
 }
 
+// varies is shared: whoever adds to it gets another.
+var varies = []string{"Origin"}
+
 // Handler lets those in that Check does, and sees to it that pages of the origins that
 // are allowed can read what is answered.
 func (g Rules) Handler(next http.Handler) http.Handler {
@@ -55,7 +58,11 @@ func (g Rules) Handler(next http.Handler) http.Handler {
 			return
 		}
 		h := w.Header()
-		h.Add("Vary", "Origin")
+		if h["Vary"] == nil {
+			h["Vary"] = varies
+		} else {
+			h.Add("Vary", "Origin")
+		}
 		if origin := r.Header.Get("Origin"); origin != "" {
 			h.Set("Access-Control-Allow-Origin", origin)
 			if asked := r.Header.Get("Access-Control-Request-Method"); asked != "" && r.Method == http.MethodOptions {
