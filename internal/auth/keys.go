@@ -50,7 +50,7 @@ var _ oidc.KeySet = (*keys)(nil)
 
 // VerifySignature implements oidc.KeySet.
 func (k *keys) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	signed, err := jose.ParseSigned(token, k.algorithms)
+	signed, err := jose.ParseSignedCompact(token, k.algorithms)
 	if err != nil || len(signed.Signatures) != 1 {
 		return nil, errors.New("it is not signed as it must be")
 	}

@@ -36,10 +36,11 @@ func (f *Front) bodyBy(w http.ResponseWriter, r *http.Request) {
 // releases it when it is no longer held, also after a refusal.
 func (f *Front) readBody(w http.ResponseWriter, r *http.Request) (*body, *Refusal) {
 	b := &body{f: f}
-	if r.ContentLength > f.o.MaxBody {
-		return b, f.tooLarge()
+	most := f.limits.Load().MaxBody
+	if r.ContentLength > most {
+		return b, tooLarge(most)
 	}
-	in := http.MaxBytesReader(w, r.Body, f.o.MaxBody)
+	in := http.MaxBytesReader(w, r.Body, most)
 	size := int64(512)
 	if r.ContentLength > 0 {
 		size = min(r.ContentLength, firstRead) + 1 // one more, to see the end without growing
@@ -75,12 +76,12 @@ func (b *body) grow(size int64) *Refusal {
 }
 
 func (f *Front) readFailed(err error) *Refusal {
-	var tooLarge *http.MaxBytesError
+	var tooMuch *http.MaxBytesError
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil
-	case errors.As(err, &tooLarge):
-		return f.tooLarge()
+	case errors.As(err, &tooMuch):
+		return tooLarge(tooMuch.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return refuse(http.StatusRequestTimeout, "", wire.InvalidRequest, "The body did not come within %v. Send it faster.", f.o.BodyLimit)
 	default:
@@ -88,8 +89,8 @@ func (f *Front) readFailed(err error) *Refusal {
 	}
 }
 
-func (f *Front) tooLarge() *Refusal {
-	return refuse(http.StatusRequestEntityTooLarge, "", wire.InvalidRequest, "The body is larger than %d bytes. Send less at once.", f.o.MaxBody)
+func tooLarge(most int64) *Refusal {
+	return refuse(http.StatusRequestEntityTooLarge, "", wire.InvalidRequest, "The body is larger than %d bytes. Send less at once.", most)
 }
 
 // noBody refuses a body where there should be none, but for a few bytes that say

@@ -41,8 +41,8 @@ func TestAFrontWaitsLongerThanItsSessions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if least := p.WithDefaults().RunningCeiling + DeadlineMargin; f.deadline < least {
-			t.Errorf("%s: the front answers after %v, and must not before %v", name, f.deadline, least)
+		if least := p.WithDefaults().RunningCeiling + DeadlineMargin; f.deadline() < least {
+			t.Errorf("%s: the front answers after %v, and must not before %v", name, f.deadline(), least)
 		}
 	}
 	if _, err := New(Options{Sessions: sessions, Server: "unknown"}); err == nil || !strings.Contains(err.Error(), `"unknown"`) {

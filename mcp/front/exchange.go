@@ -140,6 +140,9 @@ func (x *exchange) unsent(err error) *Refusal {
 	if errors.Is(err, session.ErrUnknown) {
 		return unknown(x.about)
 	}
+	if errors.Is(err, session.ErrTooMany) {
+		return refuse(http.StatusTooManyRequests, x.about, wire.InternalError, "The session can't be opened: %v.", err).with("Retry-After", "60")
+	}
 	x.f.o.Logger.WarnContext(x.ctx, "session can't take a request", "server", x.f.o.Server, "session", x.id, "err", err)
 	return busy(x.about, "The session can't take the request now: %v. It has not been executed; send it again in a moment.", err)
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -21,11 +20,9 @@ import (
 // Front serves the endpoint of one server. It is safe for concurrent use.
 type Front struct {
 	o       Options
-	guarded guard.Rules
+	limits  atomic.Pointer[Limits]
+	guarded atomic.Pointer[guard.Rules]
 	tracer  trace.Tracer
-	// deadline is how long a POST may owe answers: the session's ceiling and
-	// DeadlineMargin. It is no option, so that the two can't drift apart.
-	deadline time.Duration
 
 	turns turns      // of exchanges that are attaching
 	rest  run.Signal // the last handler has left
@@ -64,12 +61,14 @@ func New(o Options) (*Front, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	ceiling, hosted := o.Sessions.RunningCeiling(o.Server)
-	if !hosted {
+	if _, hosted := o.Sessions.RunningCeiling(o.Server); !hosted {
 		return nil, fmt.Errorf("front: no server is hosted under the name %q", o.Server)
 	}
 	f := &Front{
-		o: o, guarded: guard.Rules{Hosts: o.AllowedHosts, Origins: o.AllowedOrigins}, tracer: o.tracer(), deadline: ceiling + DeadlineMargin, turns: turns{free: o.MaxAttaching}, rest: o.Runner.Signal(), exchanges: map[uint64]*exchange{},
+		o: o, tracer: o.tracer(), turns: turns{free: o.MaxAttaching}, rest: o.Runner.Signal(), exchanges: map[uint64]*exchange{},
+	}
+	if err := f.Configure(o.limits()); err != nil {
+		return nil, err
 	}
 	if o.MeterProvider != nil {
 		if err := f.instrument(o.MeterProvider); err != nil {
@@ -212,9 +211,10 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // stream takes one of the front's MaxStreams; give it back with release.
 func (f *Front) stream(id wire.ID) *Refusal {
-	if n := f.streams.Add(1); n > int64(f.o.MaxStreams) {
+	most := f.limits.Load().MaxStreams
+	if n := f.streams.Add(1); n > int64(most) {
 		f.streams.Add(-1)
-		return busy(id, "The server has %d streams open, as many as it may. Send the request again in a moment.", f.o.MaxStreams)
+		return busy(id, "The server has %d streams open, as many as it may. Send the request again in a moment.", most)
 	}
 	return nil
 }

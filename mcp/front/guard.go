@@ -19,11 +19,11 @@ const (
 // origin that nobody has allowed. To the others it sets the headers that let a
 // page read the answer, whatever it will be.
 func (f *Front) guard(h http.Header, r *http.Request) *Refusal {
-	if why := f.guarded.Host(r); why != "" {
+	if why := f.guarded.Load().Host(r); why != "" {
 		return refuse(http.StatusForbidden, "", wire.InvalidRequest, "%s", why)
 	}
 	h.Add("Vary", "Origin")
-	if why := f.guarded.Origin(r); why != "" {
+	if why := f.guarded.Load().Origin(r); why != "" {
 		return refuse(http.StatusForbidden, "", wire.InvalidRequest, "%s", why)
 	}
 	origin := r.Header.Get("Origin")

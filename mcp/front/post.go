@@ -58,7 +58,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, caller session.Call
 	if owes == nil {
 		x.status = http.StatusAccepted
 	} else {
-		x.expireAt = x.now().Add(f.deadline)
+		x.expireAt = x.now().Add(f.deadline())
 	}
 	x.begin(ms)
 	x.stream = session.StreamFrom(f.o.Text())

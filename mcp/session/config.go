@@ -29,6 +29,9 @@ type Server struct {
 	Plugin mcp.Plugin
 	// Reexecute opts in to running lost calls again. Default: ReexecuteNever.
 	Reexecute Reexecute
+	// MaxSessions bounds the sessions of the server, at rest or not, and
+	// MaxPerCaller those of one principal that has a subject. 0: any number.
+	MaxSessions, MaxPerCaller int
 	Policy
 }
 
@@ -170,7 +173,7 @@ func (s *Server) validate() error {
 
 // RunningCeiling implements Sessions.
 func (s *Service) RunningCeiling(server string) (time.Duration, bool) {
-	srv := s.servers[server]
+	srv := s.servers.get(server)
 	if srv == nil {
 		return 0, false
 	}

@@ -1,6 +1,10 @@
 package session
 
-import "github.com/kalpahost/kalpa/actor"
+import (
+	"context"
+
+	"github.com/kalpahost/kalpa/actor"
+)
 
 // NewServiceWith is NewService with a machine around each session's.
 func NewServiceWith(h *actor.Host, o Options, around func(actor.Machine) actor.Machine) (*Service, error) {
@@ -10,3 +14,6 @@ func NewServiceWith(h *actor.Host, o Options, around func(actor.Machine) actor.M
 	}
 	return s, err
 }
+
+// Count counts the sessions now.
+func Count(s *Service) error { return s.count(context.Background()) }

@@ -28,7 +28,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	srv := &Server{Name: "model"}
 	srv.defaults()
-	svc := &Service{log: slog.New(slog.DiscardHandler), servers: map[string]*Server{"model": srv}}
+	svc := &Service{log: slog.New(slog.DiscardHandler), servers: newRoster(map[string]*Server{"model": srv})}
 	b := &bench{T: t, state: newState("s", 7, svc), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	b.post("init", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
 	b.ready()

@@ -320,7 +320,7 @@ func (s *Service) ResidentsIn(isolate int) int64 {
 }
 
 // Servers are the names of those that are hosted, sorted.
-func (s *Service) Servers() []string { return sortedKeys(s.servers) }
+func (s *Service) Servers() []string { return sortedKeys(s.servers.all()) }
 
 // ObjectOf is the object of the session with this id.
 func ObjectOf(id string) storage.ID { return storage.ID{Class: Class, Name: id} }

@@ -265,6 +265,8 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 	case happened:
 		about := obj.place(t)
 		t.After(func() { about.Kind, about.Reason = e.kind, e.why; obj.svc.tell(about) })
+	case departed:
+		t.After(func() { obj.svc.census.leave(e.server, e.subject) })
 	case listenLater:
 		t.After(func() { obj.later(e.after, listen{}) })
 	case tidyLater:

@@ -197,6 +197,7 @@ func (s *state) onRing(now time.Time, o *out) {
 		if s.rt.phase == none && due(s.active.Add(teardown)) {
 			o.clear = true
 			o.do(kept{})
+			o.do(departed{s.meta.Server, s.meta.Principal.Subject})
 			s.meta = nil
 			for _, st := range s.streams { // a flush that is confirmed from here on brings no row back
 				s.forget(st)

@@ -61,7 +61,8 @@ type Options struct {
 type Service struct {
 	host         *actor.Host
 	log          *slog.Logger
-	servers      map[string]*Server
+	servers      *roster
+	census       census
 	closeTimeout time.Duration
 	seams        seams.Session
 	telemetry    *telemetry
@@ -133,31 +134,24 @@ func NewService(h *actor.Host, o Options) (*Service, error) {
 func (s *Service) machine() actor.Machine { return &object{svc: s} }
 
 func newService(h *actor.Host, o Options) (*Service, error) {
-	s := &Service{host: h, log: o.Logger, servers: map[string]*Server{}, closeTimeout: o.CloseTimeout, rest: h.Runner().Signal(), seams: o.Seams, current: map[string]*resident{}}
+	all, err := hosting(o.Servers)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{host: h, log: o.Logger, servers: newRoster(all), closeTimeout: o.CloseTimeout, rest: h.Runner().Signal(), seams: o.Seams, current: map[string]*resident{}}
 	if s.log == nil {
 		s.log = h.Logger()
 	}
 	if s.closeTimeout == 0 {
 		s.closeTimeout = 10 * time.Second
 	}
-	var err error
 	if s.telemetry, err = newTelemetry(h.Clock(), o.TracerProvider, o.MeterProvider); err != nil {
 		return nil, err
 	}
-	var errs []error
-	for _, srv := range o.Servers {
-		srv.defaults()
-		errs = append(errs, srv.validate())
-		if s.servers[srv.Name] != nil {
-			errs = append(errs, fmt.Errorf("two servers are named %q", srv.Name))
-		}
-		s.servers[srv.Name] = &srv
+	for name := range all {
 		for isolate := range h.Isolates() {
-			s.telemetry.begin(place{isolate, srv.Name})
+			s.telemetry.begin(place{isolate, name})
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
 	}
 	return s, nil
 }
@@ -191,8 +185,18 @@ func (s *Service) Send(ctx context.Context, id string, e Event) error {
 	if err != nil {
 		return err
 	}
+	p, opens := e.(*Post)
+	if opens = opens && p.Create; opens {
+		if err := s.census.enter(s.servers.get(p.Caller.Server), p.Caller.Principal.Subject); err != nil {
+			return err
+		}
+	}
 	sock := e.socket()
-	return s.host.Send(oid, e, func(err error) { sock.End(End{Kind: Broken, Err: err}) })
+	err = s.host.Send(oid, e, func(err error) { sock.End(End{Kind: Broken, Err: err}) })
+	if err != nil && opens {
+		s.census.leave(p.Caller.Server, p.Caller.Principal.Subject)
+	}
+	return err
 }
 
 // known is nil when there is an object that an event can reach, or is made by it.
@@ -249,4 +253,4 @@ func newState(id string, epoch uint64, svc *Service) *state {
 }
 
 // configured finds a server; nil when this host does not have it.
-func (s *state) configured(name string) *Server { return s.servers[name] }
+func (s *state) configured(name string) *Server { return s.servers.get(name) }

@@ -15,7 +15,7 @@ import (
 type state struct {
 	id      string
 	epoch   uint64
-	servers map[string]*Server
+	servers *roster
 	seams   seams.Session
 	cfg     *Server // nil when the server is not configured any more
 	log     *slog.Logger
@@ -213,6 +213,8 @@ type (
 		stream string
 		upto   EventID
 	}
+	// departed says that nothing is left of the session.
+	departed struct{ server, subject string }
 	// happened says what has become of the session, for who watches.
 	happened struct{ kind, why string }
 	// listenLater asks for a listen after a time.
@@ -246,6 +248,7 @@ func (closeRuntime) isEffect() {}
 func (reached) isEffect()      {}
 func (kept) isEffect()         {}
 func (happened) isEffect()     {}
+func (departed) isEffect()     {}
 func (listenLater) isEffect()  {}
 func (tidyLater) isEffect()    {}
 func (readLater) isEffect()    {}

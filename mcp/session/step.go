@@ -11,6 +11,7 @@ import (
 // pure: time comes in, nothing is started or waited for.
 func (s *state) step(event any, now time.Time, o *out) {
 	s.now = now
+	s.refresh()
 	switch e := event.(type) {
 	case *Post:
 		s.onPost(e, now, o)
@@ -132,7 +133,7 @@ func (s *state) check(c Caller, id wire.ID) *Refusal {
 		return Refuse(404, id, wire.InvalidRequest, "there is no session with this id: it has ended or never was; initialize a new one")
 	case s.meta.Principal.Subject != c.Principal.Subject:
 		return Refuse(403, id, wire.InvalidRequest, "the session belongs to another caller")
-	case s.cfg == nil:
+	case s.configured(s.meta.Server) == nil:
 		return Refuse(503, id, wire.InternalError, "the server %q is not configured on this host any more", s.meta.Server)
 	}
 	return nil
