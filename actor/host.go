@@ -18,6 +18,7 @@ import (
 	pa "github.com/asynkron/protoactor-go/actor"
 	cmap "github.com/orcaman/concurrent-map"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kalpahost/kalpa/alarm"
 	"github.com/kalpahost/kalpa/internal/clock"
@@ -39,6 +40,9 @@ type Options struct {
 	Logger *slog.Logger
 	// MeterProvider takes the host's figures, for as long as it lives. Nil: nobody does.
 	MeterProvider metric.MeterProvider
+	// TracerProvider takes the spans of requests that objects serve over HTTP. Nil: none
+	// are made.
+	TracerProvider trace.TracerProvider
 	// Isolates is the number of groups that share a heap. Default: 4.
 	Isolates int
 	// HeapLimit is the budget of one isolate, in bytes. Default: 128 MiB, that of the

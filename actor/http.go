@@ -48,6 +48,10 @@ func (s Stub) pass(w http.ResponseWriter, r *http.Request, at *url.URL) {
 		http.Error(w, errNoHost.Error()+"; a stub comes from Host.Stub", http.StatusInternalServerError)
 		return
 	}
+	w, r, over := s.h.observe(w, r, s.id)
+	if over != nil {
+		defer over()
+	}
 	up := linkOf(r.Context())
 	if err := up.admit(s.id); err != nil {
 		s.h.refuse(w, err)

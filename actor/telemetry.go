@@ -13,6 +13,8 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
+const scope = "github.com/kalpahost/kalpa/actor"
+
 // meters are the host's instruments. No object's name is a label.
 type meters struct {
 	resets   metric.Int64Counter
@@ -20,6 +22,7 @@ type meters struct {
 	lateness metric.Float64Histogram
 	// runs of alarms and of schedules, by class and outcome.
 	runs, scheduled metric.Int64Counter
+	requests        requests
 	// freed by reclaiming, in bytes, and the charges that have waited for it.
 	freed, waits metric.Int64Counter
 }
@@ -33,7 +36,7 @@ func (h *Host) instrument(p metric.MeterProvider) (err error) {
 	if p == nil {
 		p = noop.NewMeterProvider()
 	}
-	m := p.Meter("github.com/kalpahost/kalpa/actor")
+	m := p.Meter(scope)
 	note := func(e error) {
 		if err == nil {
 			err = e
@@ -61,6 +64,7 @@ func (h *Host) instrument(p metric.MeterProvider) (err error) {
 	h.meters.waits, e = m.Int64Counter("kalpa.heap.waits", metric.WithUnit("{charge}"),
 		metric.WithDescription("Charges that have waited for memory, by outcome: granted or reset."))
 	note(e)
+	note(h.meters.requests.instrument(h.o.TracerProvider, m))
 	_, e = m.Float64ObservableGauge("kalpa.alarm.overdue", metric.WithUnit("s"),
 		metric.WithDescription("How long the alarm has been due that has been so for longest; 0 when none is."), metric.WithFloat64Callback(h.overdue))
 	note(e)

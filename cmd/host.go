@@ -104,7 +104,8 @@ func (h *host) start() (err error) {
 	}
 	if h.actors, err = actor.NewHost(actor.Options{
 		Store: h.store, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm,
-		Web: actor.Web{OriginChecked: true}, // by guard
+		TracerProvider: h.telemetry.Traced(),
+		Web:            actor.Web{OriginChecked: true}, // by guard
 	}); err != nil {
 		return err
 	}

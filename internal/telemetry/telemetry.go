@@ -161,6 +161,18 @@ func (t *Telemetry) TracerProvider() trace.TracerProvider {
 	return t.spans
 }
 
+// nobody is the global provider that nobody has set.
+var nobody = otel.GetTracerProvider()
+
+// Traced is TracerProvider for what is too hot to make spans that nobody takes: nil when
+// nobody has asked for any, here or by setting the global one.
+func (t *Telemetry) Traced() trace.TracerProvider {
+	if p := t.TracerProvider(); p != nobody {
+		return p
+	}
+	return nil
+}
+
 // MeterProvider is where metrics are made; see [Telemetry.TracerProvider].
 func (t *Telemetry) MeterProvider() metric.MeterProvider {
 	if t.metrics == nil {

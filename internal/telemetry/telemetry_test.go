@@ -20,8 +20,11 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	metricspb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	tracespb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
@@ -393,5 +396,19 @@ func TestLogLinesHaveTheSpanOfTheirContext(t *testing.T) {
 	log.Info("out")
 	if want := "trace_id=" + s.SpanContext().TraceID().String() + " span_id=" + s.SpanContext().SpanID().String(); strings.Count(out.String(), want) != 1 || strings.Count(out.String(), "trace_id") != 1 {
 		t.Errorf("logged:\n%swant once %s", out.String(), want)
+	}
+}
+
+func TestNobodyTakesSpansUntilSomebodyAsks(t *testing.T) {
+	var off telemetry.Telemetry
+	if off.Traced() != nil {
+		t.Error("spans are made for nobody")
+	}
+	was := otel.GetTracerProvider()
+	defer otel.SetTracerProvider(was)
+	own := noop.NewTracerProvider()
+	otel.SetTracerProvider(own)
+	if off.Traced() != trace.TracerProvider(own) {
+		t.Error("a program's own provider gets none")
 	}
 }
