@@ -287,6 +287,7 @@ func (h *Host) Reset(id storage.ID, c Cause, reason error) (epoch uint64) {
 		return 0
 	}
 	inc.bury()
+	h.watcher.reset(inc.broken.Load(), inc.isolate.n)
 	return inc.epoch
 }
 

@@ -378,6 +378,7 @@ func (inc *incarnation) breakWith(err error) {
 	}
 	if inc.condemn(e) {
 		inc.bury()
+		inc.h.watcher.reset(e, inc.isolate.n)
 	}
 }
 
@@ -396,7 +397,6 @@ func (inc *incarnation) condemn(e *Error) bool {
 func (inc *incarnation) bury() {
 	e := inc.broken.Load()
 	inc.h.meters.reset(inc.isolate.n, e.Cause)
-	inc.h.watcher.reset(e, inc.isolate.n)
 	inc.h.breaks.add(inc.id, lastBreak{e, inc.reset(e.Cause), inc.failedRun(e)})
 	if inc.overran.Load() {
 		inc.isolate.abandon(inc)

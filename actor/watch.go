@@ -11,10 +11,9 @@ import (
 // whichever goroutine does it: its functions must not block. Those that are nil are
 // not called.
 type Watcher struct {
-	// Reset: an incarnation was broken. The error says which, and why.
+	// Reset: an incarnation was broken, by itself. The error says which, and why.
 	Reset func(e *Error, isolate int)
-	// IsolateReset: all incarnations of an isolate were, each of which is told of by
-	// Reset as well.
+	// IsolateReset: all incarnations of an isolate were. There is no Reset for each.
 	IsolateReset func(isolate int, c Cause, objects int, reason error)
 }
 

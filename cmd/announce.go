@@ -63,6 +63,14 @@ func (h *host) announce(w io.Writer) {
 	_, _ = io.WriteString(w, out.String()) // nobody may be reading; the host serves all the same
 }
 
+// runs is what a server is: its command, or its plugin.
+func runs(s config.Server) string {
+	if s.Plugin != "" {
+		return "plugin " + s.Plugin
+	}
+	return strings.Join(append([]string{s.Command}, s.Args...), " ")
+}
+
 // url is where a server is reached from this machine.
 func (h *host) url(name string) string {
 	return "http://" + reachable(h.listener.Addr().(*net.TCPAddr)) + h.path(name)
@@ -73,4 +81,14 @@ func (h *host) path(name string) string {
 		return "/mcp"
 	}
 	return "/mcp/" + name
+}
+
+// paths are all paths that a server is at. Some clients take the last word of a path for
+// the protocol's and rewrite what is before it: theirs ends in /mcp.
+func (h *host) paths(name string) []string {
+	path, alias := h.path(name), "/"+name+"/mcp"
+	if h.c.Single || alias == path {
+		return []string{path}
+	}
+	return []string{path, alias}
 }

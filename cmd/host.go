@@ -56,6 +56,7 @@ type host struct {
 	server   *http.Server
 	admin    net.Listener // nil: none
 	health   *http.Server
+	api      *admin.API // nil: none
 	draining atomic.Bool
 
 	failed chan error // a listener that broke
@@ -99,7 +100,7 @@ func (h *host) start() (err error) {
 	if err != nil {
 		return err
 	}
-	if h.store, err = pebble.Open(pebble.Options{Dir: c.Data, Durability: durability, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Committer: storage.CommitterOptions{Seams: out.Storage, Kill: kill}}); err != nil {
+	if h.store, err = pebble.Open(pebble.Options{Dir: c.Data, Durability: durability, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Contact: h.contact(), Committer: storage.CommitterOptions{Seams: out.Storage, Kill: kill}}); err != nil {
 		return err
 	}
 	if h.actors, err = actor.NewHost(actor.Options{
@@ -135,7 +136,9 @@ func (h *host) start() (err error) {
 			return &usageError{err: err}
 		}
 		h.fronts = append(h.fronts, f)
-		mux.Handle(h.path(s.Name), f)
+		for _, path := range h.paths(s.Name) {
+			mux.Handle(path, f)
+		}
 	}
 	if len(h.actors.Served()) > 0 {
 		mux.Handle(actor.ObjectsPath, guard.Rules{Hosts: c.AllowHosts, Origins: c.AllowOrigins}.Handler(h.actors.Handler()))
@@ -146,10 +149,12 @@ func (h *host) start() (err error) {
 	}
 	h.server = h.serve(h.listener, mux)
 	if h.admin != nil {
-		h.health = h.serve(h.admin, admin.New(admin.Options{
-			Host: h.actors, Sessions: h.sessions, Logger: logger,
-			Health: http.HandlerFunc(h.healthz), Metrics: h.telemetry.Handler(), Token: token,
-		}))
+		h.api = admin.New(admin.Options{
+			Host: h.actors, Sessions: h.sessions, Store: h.store, Logger: logger, About: h.about(),
+			Health: http.HandlerFunc(h.healthz), Ready: http.HandlerFunc(h.readyz), Metrics: h.telemetry.Handler(),
+			Draining: h.draining.Load, Token: token,
+		})
+		h.health = h.serve(h.admin, h.api)
 	}
 	return nil
 }
@@ -256,6 +261,43 @@ func (h *host) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
+// readyz is healthz for who asks whether to send requests: there is nothing in between,
+// since the listener is served when the host is up.
+func (h *host) readyz(w http.ResponseWriter, r *http.Request) { h.healthz(w, r) }
+
+func (h *host) closeAPI() {
+	if h.health != nil {
+		_ = h.health.Close()
+	}
+	if h.api != nil {
+		h.api.Close()
+	}
+}
+
+// contact is how commands on this machine reach the host; empty: they can't.
+func (h *host) contact() string {
+	if h.admin == nil {
+		return ""
+	}
+	if address, tcp := h.admin.Addr().(*net.TCPAddr); tcp {
+		return reachable(address)
+	}
+	path, err := filepath.Abs(h.admin.Addr().String())
+	if err != nil {
+		return ""
+	}
+	return config.UnixSocket + path
+}
+
+// about is what the admin API says of the host.
+func (h *host) about() admin.About {
+	a := admin.About{Version: version(), PID: os.Getpid(), Data: h.store.Dir(), Durability: h.c.Durability}
+	for _, s := range h.c.Servers {
+		a.Servers = append(a.Servers, admin.Hosted{Name: s.Name, URL: h.url(s.Name), Runs: runs(s)})
+	}
+	return a
+}
+
 // reachable is the host and port under which this machine reaches a listener.
 func reachable(address *net.TCPAddr) string {
 	if address.IP.IsUnspecified() {
@@ -296,9 +338,7 @@ func (h *host) drain(limit time.Duration) error {
 	gone, cancelGone := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancelGone()
 	h.late("runtimes", h.sessions.Wait(gone))
-	if h.health != nil {
-		_ = h.health.Close()
-	}
+	h.closeAPI()
 	closed := make(chan error, 1)
 	go func() { closed <- h.store.Close() }()
 	h.telemetry.Shutdown(context.WithoutCancel(ctx)) // bounded by itself
@@ -313,6 +353,7 @@ func (h *host) late(what string, err error) {
 
 // abandon gives back what a failed open has taken.
 func (h *host) abandon() {
+	h.closeAPI()
 	for _, s := range []*http.Server{h.server, h.health} {
 		if s != nil {
 			_ = s.Close()

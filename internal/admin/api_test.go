@@ -133,7 +133,7 @@ func TestSessionsAreListedByPages(t *testing.T) {
 	}
 	var got []admin.Session
 	for after, pages := "", 0; ; pages++ {
-		page, err := w.client.Sessions(t.Context(), after, 2)
+		page, err := w.client.Sessions(t.Context(), admin.SessionQuery{After: after, Limit: 2})
 		if err != nil || len(page.Sessions) > 2 || pages > 3 {
 			t.Fatalf("page %d: %+v, %v", pages, page, err)
 		}
@@ -167,7 +167,7 @@ func TestSessionThatDoesNotDecodeIsListedAsSuch(t *testing.T) {
 	check(t, err)
 	check(t, storage.Commit(t.Context(), w.store, &storage.Batch{ID: bad, Epoch: epoch, Puts: []storage.Entry{{Key: "meta", Value: []byte("{")}}}))
 	w.store.Release(bad, epoch)
-	all, err := w.client.Sessions(t.Context(), "", 0)
+	all, err := w.client.Sessions(t.Context(), admin.SessionQuery{})
 	if err != nil || len(all.Sessions) != 2 || all.Sessions[0].State != "unreadable" || all.Sessions[1].ID != id {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -176,7 +176,7 @@ func TestSessionThatDoesNotDecodeIsListedAsSuch(t *testing.T) {
 // A session that was reset is in storage alone, as soon as its runtime is gone.
 func (w *world) sessionRests(id string) error {
 	for {
-		all, err := w.client.Sessions(w.t.Context(), "", 0)
+		all, err := w.client.Sessions(w.t.Context(), admin.SessionQuery{})
 		if err != nil {
 			return err
 		}
@@ -242,7 +242,23 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 		{"DELETE", "/v1/chaos/7", ``, 404, "no strike 7", "/v1/chaos"},
 		{"GET", "/v1/sessions?limit=0", ``, 400, `limit: "0"`, "1 to 1000"},
 		{"GET", "/v1/sessions?limit=1001", ``, 400, `limit: "1001"`, "1 to 1000"},
-		{"GET", "/v1/sessions?limits=1", ``, 400, "limits: unknown parameter", "limit and after"},
+		{"GET", "/v1/sessions?limits=1", ``, 400, "limits: unknown parameter", "limit, after, prefix, server and state"},
+		{"GET", "/v1/sessions?state=asleep", ``, 400, `state: "asleep"`, "resident, active, resting"},
+		{"GET", "/v1/sessions/nobody", ``, 404, `no session "nobody"`, "/v1/sessions"},
+		{"DELETE", "/v1/sessions/nobody", ``, 404, `no session "nobody"`, "/v1/sessions"},
+		{"POST", "/v1/sessions/nobody/dispose", ``, 404, `no session "nobody"`, "/v1/sessions"},
+		{"POST", "/v1/sessions/nobody/dispose?force=1", ``, 400, `force: "1"`, "true or false"},
+		{"GET", "/v1/objects", ``, 400, "class: ", "/v1/classes"},
+		{"GET", "/v1/object?class=c", ``, 400, "name: ", "/v1/objects"},
+		{"GET", "/v1/object?class=c&name=n", ``, 404, "nothing is stored of c/n", "/v1/objects"},
+		{"GET", "/v1/object?class=c&name=n&after=*", ``, 400, "after: ", "next"},
+		{"DELETE", "/v1/object?class=c&name=n", ``, 404, "nothing is stored of c/n", "/v1/objects"},
+		{"GET", "/v1/object/export?class=c&name=n", ``, 404, "nothing is stored of c/n", "/v1/objects"},
+		{"POST", "/v1/object/import", `{}`, 415, "not of type application/x-ndjson", "/v1/object/export"},
+		{"GET", "/v1/alarms?after=AAAA", ``, 400, "after: ", "next"},
+		{"GET", "/v1/events?from=end", ``, 400, `from: "end"`, "start"},
+		{"GET", "/v1/overview?history=yes", ``, 400, `history: "yes"`, "true or false"},
+		{"GET", "/v1/backup", ``, 404, "can't be backed up", ""},
 		{"GET", "/v1/reset", ``, 405, "/v1/reset takes no GET", "POST"},
 		{"PUT", "/healthz", `{}`, 405, "/healthz takes no PUT", "GET"},
 		{"GET", "/v2/reset", ``, 404, "nothing at /v2/reset", ""},

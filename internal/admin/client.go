@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,7 +51,7 @@ func NewClient(address, token string) (*Client, error) {
 		c.base = "http://" + net.JoinHostPort(host, port)
 	}
 	c.http = &http.Client{
-		Transport: transport, Timeout: 30 * time.Second,
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
@@ -85,16 +87,146 @@ func (c *Client) Isolates(ctx context.Context) (*Isolates, error) {
 	return ask[Isolates](ctx, c, http.MethodGet, "/v1/isolates", nil)
 }
 
-// Sessions lists at most limit sessions after an id; 0 is DefaultPage.
-func (c *Client) Sessions(ctx context.Context, after string, limit int) (*Sessions, error) {
+// Overview are the figures of now; with history, those of the last hour too.
+func (c *Client) Overview(ctx context.Context, history bool) (*Overview, error) {
+	return ask[Overview](ctx, c, http.MethodGet, "/v1/overview"+query("history", truthOf(history)), nil)
+}
+
+// SessionQuery selects sessions; see Sessions for its parameters.
+type SessionQuery struct {
+	After, Prefix, Server, State string
+	Limit                        int // 0: DefaultPage
+}
+
+// Sessions is a page of sessions.
+func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Sessions, error) {
+	return ask[Sessions](ctx, c, http.MethodGet, "/v1/sessions"+query("after", q.After, "prefix", q.Prefix, "server", q.Server, "state", q.State, "limit", limitOf(q.Limit)), nil)
+}
+
+// Session is all that can be seen of a session.
+func (c *Client) Session(ctx context.Context, id string) (*SessionDetail, error) {
+	return ask[SessionDetail](ctx, c, http.MethodGet, "/v1/sessions/"+url.PathEscape(id), nil)
+}
+
+// EndSession ends a session for good.
+func (c *Client) EndSession(ctx context.Context, id string) (*Ended, error) {
+	return ask[Ended](ctx, c, http.MethodDelete, "/v1/sessions/"+url.PathEscape(id), nil)
+}
+
+// Dispose closes the runtime of a session.
+func (c *Client) Dispose(ctx context.Context, id string, force bool) (*Disposed, error) {
+	return ask[Disposed](ctx, c, http.MethodPost, "/v1/sessions/"+url.PathEscape(id)+"/dispose"+query("force", truthOf(force)), nil)
+}
+
+// Classes are those of which something is stored or that the program has.
+func (c *Client) Classes(ctx context.Context) (*Classes, error) {
+	return ask[Classes](ctx, c, http.MethodGet, "/v1/classes", nil)
+}
+
+// Objects is a page of the objects of a class.
+func (c *Client) Objects(ctx context.Context, class, prefix, after string, limit int) (*Objects, error) {
+	return ask[Objects](ctx, c, http.MethodGet, "/v1/objects"+query("class", class, "prefix", prefix, "after", after, "limit", limitOf(limit)), nil)
+}
+
+// Object is an object and a page of its rows.
+func (c *Client) Object(ctx context.Context, class, name, after string, limit int) (*ObjectDetail, error) {
+	return ask[ObjectDetail](ctx, c, http.MethodGet, "/v1/object"+query("class", class, "name", name, "after", after, "limit", limitOf(limit)), nil)
+}
+
+// Export writes an object as text.
+func (c *Client) Export(ctx context.Context, class, name string, w io.Writer) error {
+	body, err := c.do(ctx, http.MethodGet, "/v1/object/export"+query("class", class, "name", name), nil, "")
+	if err != nil {
+		return err
+	}
+	return c.copy(w, body)
+}
+
+// Import makes an object what an export says.
+func (c *Client) Import(ctx context.Context, r io.Reader, replace bool) (*Imported, error) {
+	return answer[Imported](ctx, c, http.MethodPost, "/v1/object/import"+query("replace", truthOf(replace)), r, "application/x-ndjson")
+}
+
+// Remove deletes all that is stored of an object.
+func (c *Client) Remove(ctx context.Context, class, name string) (*Removed, error) {
+	return ask[Removed](ctx, c, http.MethodDelete, "/v1/object"+query("class", class, "name", name), nil)
+}
+
+// Alarms is a page of all alarms, earliest first; with a class and a name, that of one
+// object.
+func (c *Client) Alarms(ctx context.Context, class, name, after string, limit int) (*Alarms, error) {
+	return ask[Alarms](ctx, c, http.MethodGet, "/v1/alarms"+query("class", class, "name", name, "after", after, "limit", limitOf(limit)), nil)
+}
+
+// Backup writes a backup of the store, as a tar archive. The whole of it has come when
+// Backup returns nil.
+func (c *Client) Backup(ctx context.Context, w io.Writer) error {
+	body, err := c.do(ctx, http.MethodGet, "/v1/backup", nil, "")
+	if err != nil {
+		return err
+	}
+	return c.copy(w, body)
+}
+
+// Events calls f with each event from the one after an id on (empty: from now on; all:
+// with those that are remembered), until ctx or the host ends, or f fails.
+func (c *Client) Events(ctx context.Context, after string, all bool, f func(Event) error) error {
+	from := ""
+	if all {
+		from = "start"
+	}
+	body, err := c.do(ctx, http.MethodGet, "/v1/events"+query("after", after, "from", from), nil, "")
+	if err != nil {
+		return err
+	}
+	defer body.Close() //nolint:errcheck // given up
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
+		if !ok {
+			continue
+		}
+		var e Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return c.stranger("an event that is not its own")
+		}
+		if err := f(e); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
+}
+
+// query is the parameters that are not empty, behind a question mark.
+func query(pairs ...string) string {
 	q := url.Values{}
-	if after != "" {
-		q.Set("after", after)
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
 	}
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
+	if len(q) == 0 {
+		return ""
 	}
-	return ask[Sessions](ctx, c, http.MethodGet, "/v1/sessions?"+q.Encode(), nil)
+	return "?" + q.Encode()
+}
+
+func truthOf(b bool) string {
+	if b {
+		return "true"
+	}
+	return ""
+}
+
+func limitOf(n int) string {
+	if n > 0 {
+		return strconv.Itoa(n)
+	}
+	return ""
 }
 
 // maxAnswer bounds what is read of an answer, in bytes.
@@ -109,11 +241,40 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body any) (
 		}
 		sent = bytes.NewReader(raw)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, c.base+path, sent)
+	return answer[T](ctx, c, method, path, sent, "application/json")
+}
+
+// answerTimeout bounds a question that has a short answer.
+const answerTimeout = 30 * time.Second
+
+func answer[T any](ctx context.Context, c *Client, method, path string, body io.Reader, kind string) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	got, err := c.do(ctx, method, path, body, kind)
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Content-Type", "application/json")
+	defer got.Close() //nolint:errcheck // read to its end, or given up
+	raw, err := io.ReadAll(io.LimitReader(got, maxAnswer))
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	v := new(T)
+	if err := json.Unmarshal(raw, v); err != nil {
+		return nil, c.stranger("an answer that is not its own")
+	}
+	return v, nil
+}
+
+// do asks, and returns the body of an answer that is one.
+func (c *Client) do(ctx context.Context, method, path string, body io.Reader, kind string) (io.ReadCloser, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if kind != "" {
+		r.Header.Set("Content-Type", kind)
+	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
@@ -121,24 +282,44 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body any) (
 	if err != nil {
 		return nil, c.unreachable(err)
 	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
 	defer response.Body.Close() //nolint:errcheck // read to its end, or given up
 	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return nil, c.unreachable(err)
 	}
-	if response.StatusCode != http.StatusOK {
-		e := &Error{}
-		if json.Unmarshal(raw, e) != nil || e.Text == "" {
-			return nil, c.stranger(response.Status)
-		}
-		e.Status = response.StatusCode
-		return nil, e
+	e := &Error{}
+	if json.Unmarshal(raw, e) != nil || e.Text == "" {
+		return nil, c.stranger(response.Status)
 	}
-	v := new(T)
-	if err := json.Unmarshal(raw, v); err != nil {
-		return nil, c.stranger("an answer that is not its own")
+	e.Status = response.StatusCode
+	return nil, e
+}
+
+// copy writes all of a body, and fails when it was cut off.
+func (c *Client) copy(w io.Writer, body io.ReadCloser) error {
+	defer body.Close() //nolint:errcheck // read to its end, or given up
+	if _, err := io.Copy(w, reading{body, c}); err != nil {
+		return err
 	}
-	return v, nil
+	return nil
+}
+
+// reading gives errors of reading the words that a client has for them; those of
+// writing stay what they are.
+type reading struct {
+	io.Reader
+	c *Client
+}
+
+func (r reading) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = r.c.unreachable(err)
+	}
+	return n, err
 }
 
 // unreachable says why a host did not answer, where that can be known.

@@ -49,7 +49,7 @@ func judge(token string, r *http.Request) *Error {
 		}
 		return nil
 	}
-	if r.URL.Path == "/healthz" {
+	if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
 		return nil
 	}
 	if scheme, given, ok := strings.Cut(r.Header.Get("Authorization"), " "); !ok || !strings.EqualFold(scheme, "Bearer") || !same(given, token) {

@@ -7,44 +7,122 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/pprof"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/storage/pebble"
 )
 
-// Options are what the listener serves. All are required but Token.
+// Options are what the listener serves. Host, Sessions, Logger and Health are required.
 type Options struct {
 	Host     *actor.Host
 	Sessions *session.Service
+	// Store is the host's, for backups and figures. Nil: there are none.
+	Store *pebble.Store
 	// Logger takes what was done, for others who run the same host.
 	Logger *slog.Logger
-	// Health answers GET /healthz, for anybody; Metrics GET /metrics.
-	Health, Metrics http.Handler
+	// Health answers GET /healthz, and Ready GET /readyz, for anybody; Metrics GET
+	// /metrics.
+	Health, Ready, Metrics http.Handler
+	// Draining tells whether the host is about to end.
+	Draining func() bool
+	// About is what the host is.
+	About About
 	// Token is what requests must bear. Empty: none; then only a loopback address or
 	// a unix socket may be served.
 	Token string
+	// Now tells the time. Nil: the system's.
+	Now func() time.Time
 }
 
-// New makes the handler of the admin listener.
-func New(o Options) http.Handler {
-	a := &api{o}
+// API is the handler of the admin listener. Close it when the host has ended.
+type API struct {
+	http.Handler
+	a    *api
+	quit chan struct{}
+	done sync.WaitGroup
+	once sync.Once
+}
+
+// New makes the handler, and hears of what happens on the host from then on.
+func New(o Options) *API {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.About.Servers == nil {
+		o.About.Servers = []Hosted{}
+	}
+	a := &api{o: o, now: o.Now, started: o.Now()}
+	a.feed, a.figures.began = newFeed(o.Now), a.started
+	a.watch()
+	s := &API{a: a, quit: make(chan struct{})}
+	s.done.Go(func() { a.sampling(s.quit) })
+	s.Handler = guard(o.Token, a.routes())
+	return s
+}
+
+// Close lets those go who follow the events, and stops to take samples.
+func (s *API) Close() {
+	s.once.Do(func() { close(s.quit) })
+	s.a.feed.end()
+	s.done.Wait()
+}
+
+func (a *api) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/healthz", methods{http.MethodGet: o.Health})
-	mux.Handle("/metrics", methods{http.MethodGet: o.Metrics})
+	get := func(path string, h http.Handler) {
+		if h != nil {
+			mux.Handle(path, methods{http.MethodGet: h})
+		}
+	}
+	get("/healthz", a.o.Health)
+	get("/readyz", a.o.Ready)
+	get("/metrics", a.o.Metrics)
+	get("/v1/overview", a.json(a.overview))
+	get("/v1/events", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.feed.serve(w, r); err != nil {
+			a.fail(w, r, err)
+		}
+	}))
+	get("/v1/isolates", a.json(a.isolates))
+	get("/v1/sessions", a.json(a.sessions))
+	mux.Handle("/v1/sessions/{id}", methods{http.MethodGet: a.json(a.session), http.MethodDelete: a.json(a.endSession)})
+	mux.Handle("/v1/sessions/{id}/dispose", methods{http.MethodPost: a.json(a.dispose)})
+	get("/v1/classes", a.json(a.classes))
+	get("/v1/objects", a.json(a.objects))
+	mux.Handle("/v1/object", methods{http.MethodGet: a.json(a.objectDetail), http.MethodDelete: a.json(a.remove)})
+	get("/v1/object/export", http.HandlerFunc(a.export))
+	mux.Handle("/v1/object/import", methods{http.MethodPost: a.json(a.importObject)})
+	get("/v1/alarms", a.json(a.alarms))
+	get("/v1/backup", http.HandlerFunc(a.backup))
 	mux.Handle("/v1/reset", methods{http.MethodPost: a.json(a.reset)})
 	mux.Handle("/v1/chaos", methods{http.MethodPost: a.json(a.arm), http.MethodGet: a.json(a.strikes), http.MethodDelete: a.json(a.disarmAll)})
 	mux.Handle("/v1/chaos/{number}", methods{http.MethodDelete: a.json(a.disarm)})
-	mux.Handle("/v1/isolates", methods{http.MethodGet: a.json(a.isolates)})
-	mux.Handle("/v1/sessions", methods{http.MethodGet: a.json(a.sessions)})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		write(w, notFound("docs/chaos.md lists what there is", "there is nothing at %s", r.URL.Path))
+		write(w, notFound("docs/operating.md lists what there is", "there is nothing at %s", r.URL.Path))
 	})
-	return guard(o.Token, mux)
+	return mux
 }
 
-type api struct{ o Options }
+type api struct {
+	o       Options
+	now     func() time.Time
+	started time.Time
+	feed    *feed
+	figures figures
+	// backingUp is held by the one backup that is under way.
+	backingUp sync.Mutex
+}
 
 // methods are the handlers of one path.
 type methods map[string]http.Handler
@@ -68,17 +146,22 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *api) json(serve func(http.ResponseWriter, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := serve(w, r)
-		if err == nil {
-			write(w, v)
+		if err != nil {
+			a.fail(w, r, err)
 			return
 		}
-		e, ok := errors.AsType[*Error](err)
-		if !ok {
-			a.o.Logger.Error("the admin API could not answer", "method", r.Method, "path", r.URL.Path, "error", err)
-			e = &Error{Status: http.StatusInternalServerError, Text: err.Error()}
-		}
-		write(w, e)
+		write(w, v)
 	})
+}
+
+// fail answers with an error.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		a.o.Logger.Error("the admin API could not answer", "method", r.Method, "path", r.URL.Path, "error", err)
+		e = &Error{Status: http.StatusInternalServerError, Text: err.Error()}
+	}
+	write(w, e)
 }
 
 // write answers with a value or an *Error.

@@ -29,7 +29,7 @@ type world struct {
 	store    storage.Store
 	host     *actor.Host
 	sessions *session.Service
-	handler  http.Handler
+	handler  *admin.API
 	front    *httptest.Server
 	admin    *httptest.Server
 	client   *admin.Client
@@ -55,6 +55,7 @@ func newWorld(t *testing.T, token string) *world {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
+		w.handler.Close()
 		w.admin.Close()
 		check(t, f.Shutdown(ctx))
 		w.front.Close()
