@@ -53,6 +53,14 @@ sim: ## simulate SEEDS=1-2000, each twice; then let it find what is broken on pu
 	GOGC=400 GOMEMLIMIT=4GiB $(GO) run ./cmd/kalpa sim --seeds $(SEEDS) --verify
 	GOGC=400 GOMEMLIMIT=4GiB $(GO) test -count=1 -timeout 20m -run 'TestTeeth$$' -v ./sim
 
+# How long make soak goes on.
+FOR ?= 5m
+
+.PHONY: soak
+soak: ## run real hosts and clients through storms of faults for FOR=5m
+	$(GO) build -o bin/kalpa ./cmd/kalpa
+	bin/kalpa soak --for $(FOR)
+
 # The tests that make chaos runs at full length, by name.
 CHAOS = Guaranteed|HearsNothing|Storm$$|CommitBoundary
 

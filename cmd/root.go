@@ -78,7 +78,7 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 	root.SetVersionTemplate("kalpa {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newServe(), newChaos(), newSim(), newConfig(), newVersion())
+	root.AddCommand(newServe(), newChaos(), newSim(), newSoak(), newConfig(), newVersion())
 	return root
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kalpahost/kalpa/internal/soak"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -70,7 +71,7 @@ type life struct {
 	count   string // the tool that counts, or answers its text
 	report  string // the tool that reports progress
 	log     *journal
-	all     []*resumer // the last has the session that lives to the end
+	all     []*soak.Resumer // the last has the session that lives to the end
 }
 
 const shortIdle = 400 * time.Millisecond
@@ -105,20 +106,20 @@ func (l *life) lead(t *testing.T, seam string) (killed bool) {
 	<-watched
 	h.kill()
 
-	j := judgement{}
+	j := soak.Judgement{}
 	for _, r := range l.all {
-		r.end()
-		a := r.account()
-		a.kills = kills
-		j.judge(a)
+		r.End()
+		a := r.Account()
+		a.Kills = kills
+		j.Judge(a)
 		l.executions(&j, a)
 	}
 	rows(t, h.data, func(session string, e storage.Entry) {
-		if session == r.c.session && e.Key == "meta" && !strings.Contains(string(e.Value), `"ended":true`) {
-			j.fault("a session that was deleted has not ended: %s", e.Value)
+		if session == r.C.Session && e.Key == "meta" && !strings.Contains(string(e.Value), `"ended":true`) {
+			j.Fault("a session that was deleted has not ended: %s", e.Value)
 		}
 	})
-	for _, f := range j.faults {
+	for _, f := range j.Faults {
 		t.Error(f)
 	}
 	t.Logf("killed %d times: %v", len(kills), &j)
@@ -126,10 +127,10 @@ func (l *life) lead(t *testing.T, seam string) (killed bool) {
 }
 
 // live is the script.
-func (l *life) live(t *testing.T, url string) *resumer {
+func (l *life) live(t *testing.T, url string) *soak.Resumer {
 	r := l.open(t, url)
 	l.tell(t, r, notification("notifications/initialized"))
-	r.listen()
+	r.Listen()
 	l.reporting(t, r)
 	l.one(t, r)
 	if l.version == vMar {
@@ -138,23 +139,24 @@ func (l *life) live(t *testing.T, url string) *resumer {
 	l.one(t, r)
 	time.Sleep(shortIdle * 7 / 4) // its runtime is disposed of
 	l.one(t, r)                   // and built again
-	r.over()
+	r.Over()
 	l.remove(t, r)
-	if x, err := r.c.tryIn(r.ctx, http.MethodPost, call("0", l.count, `{}`), nil); err == nil && x.status != http.StatusNotFound {
-		t.Errorf("a call in a session that was deleted: status %d", x.status)
+	if x, err := r.C.Do(t.Context(), http.MethodPost, call("0", l.count, `{}`), nil); err == nil && x.Status != http.StatusNotFound {
+		t.Errorf("a call in a session that was deleted: status %d", x.Status)
 	}
 	return r
 }
 
 // open initializes a session, and another one when that is lost.
-func (l *life) open(t *testing.T, url string) *resumer {
+func (l *life) open(t *testing.T, url string) *soak.Resumer {
 	for range 10 {
-		r := resume(newClient(t, url), fmt.Sprintf("r%d", len(l.all)))
+		r := soak.NewResumer(t.Context(), soak.NewClient(url), fmt.Sprintf("r%d", len(l.all)))
+		t.Cleanup(r.End)
 		l.all = append(l.all, r)
-		a := r.attempt("", "")
-		r.post(strings.Replace(initializeRequest(l.version), `"id":0`, `"id":`+a.id, 1), a)
-		if l.answered(t, r, a) && r.answer(a).Error == nil {
-			r.c.version = l.version
+		a := r.Attempt("", "")
+		r.Post(strings.Replace(initializeRequest(l.version), `"id":0`, `"id":`+a.ID, 1), a)
+		if l.answered(t, r, a) && r.Answer(a).Error == nil {
+			r.C.Version = l.version
 			return r
 		}
 	}
@@ -164,25 +166,25 @@ func (l *life) open(t *testing.T, url string) *resumer {
 
 // answered waits for an answer. False: the client has been told by its connection that
 // there may be none, and none has come on its GET.
-func (l *life) answered(t *testing.T, r *resumer, a *attempt) bool {
-	for limit := time.Now().Add(15 * time.Second); !closed(a.answered); time.Sleep(pause / 5) {
-		switch gone := r.gone(a); {
+func (l *life) answered(t *testing.T, r *soak.Resumer, a *soak.Attempt) bool {
+	for limit := time.Now().Add(15 * time.Second); !a.Answered(); time.Sleep(10 * time.Millisecond) {
+		switch gone := r.Gone(a); {
 		case !gone.IsZero() && time.Since(gone) > time.Second:
 			return false
 		case time.Now().After(limit):
-			t.Fatalf("%s (%s) is not answered; the client saw %q", a.id, a.tool, r.account().bad)
+			t.Fatalf("%s (%s) is not answered; the client saw %q", a.ID, a.Tool, r.Account().Bad)
 		}
 	}
 	return true
 }
 
 // done makes a call again until it has a result.
-func (l *life) done(t *testing.T, r *resumer, do func() []*attempt) {
+func (l *life) done(t *testing.T, r *soak.Resumer, do func() []*soak.Attempt) {
 	t.Helper()
 	for range 10 {
 		good := true
 		for _, a := range do() {
-			good = l.answered(t, r, a) && r.answer(a).Error == nil && good
+			good = l.answered(t, r, a) && r.Answer(a).Error == nil && good
 		}
 		if good {
 			return
@@ -191,57 +193,57 @@ func (l *life) done(t *testing.T, r *resumer, do func() []*attempt) {
 	t.Fatal("no result")
 }
 
-func (l *life) reporting(t *testing.T, r *resumer) {
+func (l *life) reporting(t *testing.T, r *soak.Resumer) {
 	t.Helper()
-	l.done(t, r, func() []*attempt {
+	l.done(t, r, func() []*soak.Attempt {
 		if l.report == "sleep" {
-			return []*attempt{r.call("sleep", `{"ms":30,"steps":3}`, "slept 30 ms", true)}
+			return []*soak.Attempt{r.Call("sleep", `{"ms":30,"steps":3}`, "slept 30 ms", true)}
 		}
-		a := r.attempt(l.report, "done")
-		r.post(callWithToken(a.id, a.tool, fmt.Sprintf(`{"count":3,"ms":10,"text":%s}`, a.id), a.id), a)
-		return []*attempt{a}
+		a := r.Attempt(l.report, "done")
+		r.Post(callWithToken(a.ID, a.Tool, fmt.Sprintf(`{"count":3,"ms":10,"text":%s}`, a.ID), a.ID), a)
+		return []*soak.Attempt{a}
 	})
 }
 
 // counting is an attempt of the tool that counts, and its request.
-func (l *life) counting(r *resumer) (a *attempt, body string) {
+func (l *life) counting(r *soak.Resumer) (a *soak.Attempt, body string) {
 	if l.count == "incr" {
-		a = r.attempt("incr", "")
-		return a, call(a.id, "incr", `{}`)
+		a = r.Attempt("incr", "")
+		return a, call(a.ID, "incr", `{}`)
 	}
-	a = r.attempt(l.count, "")
-	a.want = strings.Trim(a.id, `"`)
-	return a, call(a.id, l.count, fmt.Sprintf(`{"text":%s}`, a.id))
+	a = r.Attempt(l.count, "")
+	a.Want = strings.Trim(a.ID, `"`)
+	return a, call(a.ID, l.count, fmt.Sprintf(`{"text":%s}`, a.ID))
 }
 
-func (l *life) one(t *testing.T, r *resumer) {
+func (l *life) one(t *testing.T, r *soak.Resumer) {
 	t.Helper()
-	l.done(t, r, func() []*attempt {
+	l.done(t, r, func() []*soak.Attempt {
 		a, body := l.counting(r)
-		r.post(body, a)
-		return []*attempt{a}
+		r.Post(body, a)
+		return []*soak.Attempt{a}
 	})
 }
 
-func (l *life) batch(t *testing.T, r *resumer) {
+func (l *life) batch(t *testing.T, r *soak.Resumer) {
 	t.Helper()
-	l.done(t, r, func() (all []*attempt) {
+	l.done(t, r, func() (all []*soak.Attempt) {
 		var bodies []string
 		for range 3 {
 			a, body := l.counting(r)
 			all, bodies = append(all, a), append(bodies, body)
 		}
-		r.post("["+strings.Join(bodies, ",")+"]", all...)
+		r.Post("["+strings.Join(bodies, ",")+"]", all...)
 		return all
 	})
 }
 
-func (l *life) tell(t *testing.T, r *resumer, body string) {
+func (l *life) tell(t *testing.T, r *soak.Resumer, body string) {
 	t.Helper()
-	for r.sleep() {
-		x, err := r.c.tryIn(r.ctx, http.MethodPost, body, nil)
-		if err == nil && x.status != http.StatusAccepted {
-			t.Fatalf("status %d for %s", x.status, body)
+	for r.Sleep() {
+		x, err := r.C.Do(t.Context(), http.MethodPost, body, nil)
+		if err == nil && x.Status != http.StatusAccepted {
+			t.Fatalf("status %d for %s", x.Status, body)
 		}
 		if err == nil {
 			return
@@ -249,35 +251,23 @@ func (l *life) tell(t *testing.T, r *resumer, body string) {
 	}
 }
 
-func (l *life) remove(t *testing.T, r *resumer) {
+func (l *life) remove(t *testing.T, r *soak.Resumer) {
 	t.Helper()
-	for r.sleep() {
-		x, err := r.c.tryIn(r.ctx, http.MethodDelete, "", nil)
+	for r.Sleep() {
+		x, err := r.C.Do(t.Context(), http.MethodDelete, "", nil)
 		if err != nil {
 			continue
 		}
-		if x.status/100 != 2 && x.status != http.StatusNotFound {
-			t.Errorf("DELETE: status %d", x.status)
+		if x.Status/100 != 2 && x.Status != http.StatusNotFound {
+			t.Errorf("DELETE: status %d", x.Status)
 		}
 		return
 	}
 }
 
-// answer is the first answer to an attempt.
-func (r *resumer) answer(a *attempt) message {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.seen {
-		if s.m.Method == "" && string(s.m.ID) == a.id {
-			return s.m
-		}
-	}
-	return message{}
-}
-
 // executions compares what a client was told with what its server has seen: each
 // request once, or never, and never where it was said not to have been started.
-func (l *life) executions(j *judgement, a account) {
+func (l *life) executions(j *soak.Judgement, a soak.Account) {
 	if l.log == nil {
 		return // demo has no journal, and a counter
 	}
@@ -289,25 +279,20 @@ func (l *life) executions(j *judgement, a account) {
 		_ = json.Unmarshal(e.Params, &p)
 		ran[string(p.Arguments.Text)]++
 	}
-	answer := map[string]message{}
-	for _, s := range a.seen {
-		if s.m.Method == "" {
-			answer[string(s.m.ID)] = s.m
-		}
-	}
-	for _, c := range a.calls {
-		if c.tool == "" {
+	answer := a.Answers()
+	for _, c := range a.Calls {
+		if c.Tool == "" {
 			continue
 		}
-		n, m := ran[c.id], answer[c.id]
-		told, lost := lossIn(m)
+		n, m := ran[c.ID], answer[c.ID]
+		told, lost := soak.LossIn(m)
 		switch {
 		case n > 1:
-			j.fault("%s (%s) was executed %d times", c.id, c.tool, n)
+			j.Fault("%s (%s) was executed %d times", c.ID, c.Tool, n)
 		case n > 0 && lost && !told.Started:
-			j.fault("%s (%s) is said not to have been started, and was", c.id, c.tool)
+			j.Fault("%s (%s) is said not to have been started, and was", c.ID, c.Tool)
 		case n == 0 && m.Result != nil:
-			j.fault("%s (%s) has a result, and was not executed", c.id, c.tool)
+			j.Fault("%s (%s) has a result, and was not executed", c.ID, c.Tool)
 		}
 	}
 }

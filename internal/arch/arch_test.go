@@ -91,6 +91,14 @@ var rules = []rule{
 		of: "internal/clock", only: []string{}, why: "time is handed to everybody, so it uses nobody",
 	},
 	{
+		of: "internal/soak", only: []string{"internal/admin", "mcp/session", "storage"},
+		why: "a soak sees of a host what is outside it, and the store that it leaves",
+	},
+	{
+		of: "", except: []string{"cmd", "e2e"}, never: within("internal/soak"),
+		why: "a soak is a tool on top; only the command line and tests use it",
+	},
+	{
 		of: "internal/config", only: []string{}, why: "configuration is pure: bytes in, values out",
 	},
 	{
