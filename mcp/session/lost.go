@@ -1,7 +1,10 @@
 package session
 
 import (
+	"errors"
+
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
 
@@ -53,6 +56,19 @@ func LostTo(c actor.Cause) Loss {
 		return Lost(ReasonRestart)
 	}
 	return Loss{Reason: c.String(), Sentence: c.Sentence(), Retryable: c.Transient()}
+}
+
+// lostToExit is the Loss when a runtime has ended by itself, or was ended by its plugin
+// for what it took.
+func lostToExit(err error) Loss {
+	l := Lost(ReasonExited)
+	switch {
+	case errors.Is(err, mcp.ErrMemoryLimit):
+		l.Reason, l.Sentence = actor.MemoryLimit.String(), "The server exceeded its memory limit and was ended."
+	case errors.Is(err, mcp.ErrCPULimit):
+		l.Reason, l.Sentence, l.Retryable = actor.CPULimit.String(), "The server exceeded its processor time and was ended.", false
+	}
+	return l
 }
 
 // Answer is the error that tells a client about the loss.

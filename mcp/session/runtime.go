@@ -357,7 +357,7 @@ func (s *state) onExited(e exited, now time.Time, o *out) {
 		s.buildFailed(err, now, o)
 		return
 	}
-	l := Lost(ReasonExited)
+	l := lostToExit(err)
 	l.Detail = err.Error()
 	for _, r := range s.ofGeneration() {
 		if !s.again(r, l, now, o) {

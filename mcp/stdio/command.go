@@ -33,6 +33,8 @@ type command struct {
 	args []string
 	env  []string
 	dir  string // absolute
+
+	limits Limits
 }
 
 // command finds the server and checks what can be checked before it is started,
@@ -70,7 +72,7 @@ func (c *Config) command() (command, error) {
 			return fail(err, "install it, give its full path, or set PATH in the server's env")
 		}
 	}
-	return command{path, append([]string{c.Command}, c.Args...), env, dir}, nil
+	return command{path, append([]string{c.Command}, c.Args...), env, dir, c.Limits}, nil
 }
 
 // find looks for a program in a PATH.

@@ -60,6 +60,12 @@ type Config struct {
 	// killed as well.
 	RunDir string
 
+	// Limits are what one server may take.
+	Limits Limits
+	// CrashLimit is how many servers may end in a row before they have said anything,
+	// until the next starts are put off; 0: any number. See [Plugin.Status].
+	CrashLimit int
+
 	MaxLine    int           // bytes; 0 means DefaultMaxLine
 	StderrTail int           // bytes; 0 means DefaultStderrTail
 	CloseGrace time.Duration // 0 means DefaultCloseGrace
@@ -109,11 +115,12 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("stdio: the environment variable %q can't be set", name))
 		}
 	}
+	errs = append(errs, c.Limits.validate())
 	for _, b := range []struct {
 		name string
 		n    int64
 	}{
-		{"MaxLine", int64(c.MaxLine)}, {"StderrTail", int64(c.StderrTail)},
+		{"CrashLimit", int64(c.CrashLimit)}, {"MaxLine", int64(c.MaxLine)}, {"StderrTail", int64(c.StderrTail)},
 		{"CloseGrace", int64(c.CloseGrace)}, {"TermGrace", int64(c.TermGrace)},
 	} {
 		if b.n < 0 {

@@ -43,9 +43,27 @@
 //
 // No open files but stdin, stdout and stderr; no terminal, for it has a session
 // of its own; the working folder Config.Dir; and a small environment: the
-// variables of [Inherited], those that Config.Inherit names, and Config.Env. It
+// variables of [Inherited], those that Config.Inherit names, and Config.Env. (The
+// supervisor has none of the host's either, where a server could look.) It
 // runs as the host's user with the host's rights: to confine it further, make
 // the command a program that does (bwrap, a container's client).
+//
+// # What a server may take
+//
+// [Config].Limits bound the memory, the processor time and the processes of a server
+// with all that it has started, on Linux. They are looked at about once a second, in
+// /proc: memory is what is in physical memory, with pages that processes share counted
+// for each. What is found is charged to the isolate's heap; what is beyond a limit is
+// killed, and reported as an [ExitError] that wraps mcp.ErrMemoryLimit or
+// mcp.ErrCPULimit. How many files a process may have open, and how long it may compute,
+// the system keeps as well (setrlimit), and that nothing of its memory gets into a core
+// file. A server that takes all of the machine's memory within a second is the system's
+// to end; a control group with a limit of its own does better where there is one.
+//
+// A server that ends before it has said anything, [Config].CrashLimit times in a row, is
+// in a crash loop: Build refuses at once, with the last words, and lets one try through
+// after a second, two, four, up to a minute. [Plugin.Status] shows that, and how the last
+// ones have ended. [Plugin.Configure] changes what is started from then on.
 //
 // # Nothing is left behind
 //

@@ -38,19 +38,27 @@ type ExitError struct {
 	Signal string
 	// Tail is the end of what the server wrote to stderr.
 	Tail string
+	// Err is mcp.ErrMemoryLimit or mcp.ErrCPULimit when it was ended for that.
+	Err error
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// how says how it ended, in words that follow "the server".
+func (e *ExitError) how() string {
+	switch {
+	case e.Reason != "":
+		return e.Reason
+	case e.Signal != "":
+		return "was ended by signal " + e.Signal
+	default:
+		return fmt.Sprintf("exited with status %d", e.Code)
+	}
 }
 
 func (e *ExitError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the server %q ", e.Command)
-	switch {
-	case e.Reason != "":
-		b.WriteString(e.Reason)
-	case e.Signal != "":
-		fmt.Fprintf(&b, "was ended by signal %s", e.Signal)
-	default:
-		fmt.Fprintf(&b, "exited with status %d", e.Code)
-	}
+	fmt.Fprintf(&b, "the server %q %s", e.Command, e.how())
 	if e.Tail == "" {
 		b.WriteString(", and wrote nothing to stderr")
 	} else {

@@ -52,7 +52,7 @@ func (g *groups) launch(_ context.Context, c command, ends [3]*os.File) (*proces
 		return nil, err
 	}
 	pid := cmd.Process.Pid
-	p := &process{
+	p := &process{ // its usage is not known here
 		pid:    pid,
 		signal: func(s syscall.Signal) { syscall.Kill(-pid, s) },
 		kill:   func() { syscall.Kill(-pid, syscall.SIGKILL) },

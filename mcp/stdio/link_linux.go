@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,6 +28,7 @@ type link struct {
 	words    *words
 	cgroup   string
 	dead     chan struct{} // closed when the supervisor and all children are gone
+	measured chan struct{} // closed when measure has ended
 
 	write sync.Mutex // a frame at a time
 
@@ -51,6 +53,7 @@ func newLauncher(o launcherOptions, log *slog.Logger) (launcher, error) {
 		instance: hex.EncodeToString(random[:]),
 		log:      log,
 		dead:     make(chan struct{}),
+		measured: make(chan struct{}),
 		waiting:  map[uint64]chan launched{},
 		procs:    map[uint64]*linked{},
 	}
@@ -66,6 +69,7 @@ func newLauncher(o launcherOptions, log *slog.Logger) (launcher, error) {
 		return nil, fmt.Errorf("the supervisor of children does not start: %w", err)
 	}
 	go l.read()
+	go l.measure()
 	return l, nil
 }
 
@@ -86,7 +90,7 @@ func (l *link) start(h hello) error {
 	l.cmd = &exec.Cmd{
 		Path:        "/proc/self/exe", // the program as it was, also when its file was replaced
 		Args:        []string{supervisorName, l.instance},
-		Env:         append(os.Environ(), supervisorVar+"=1"),
+		Env:         supervisorEnviron(os.Environ()),
 		Dir:         "/",
 		ExtraFiles:  []*os.File{theirs}, // supervisorFd
 		Stderr:      l.words,
@@ -122,6 +126,19 @@ func (l *link) start(h hello) error {
 		err = errors.New(said)
 	}
 	return err
+}
+
+// supervisorEnviron is the supervisor's environment. Servers run as the same user and
+// can read it: the host's secrets are not in it.
+func supervisorEnviron(host []string) []string {
+	env := []string{supervisorVar + "=1"}
+	for _, entry := range host {
+		switch name, _, _ := strings.Cut(entry, "="); name {
+		case markerVar, "GORACE", "GOCOVERDIR", "GODEBUG", "GOTRACEBACK":
+			env = append(env, entry)
+		}
+	}
+	return env
 }
 
 // words takes what a supervisor writes to stderr: nothing, unless it fails.
@@ -163,7 +180,7 @@ func (l *link) launch(ctx context.Context, c command, ends [3]*os.File) (*proces
 	l.waiting[id] = answer
 	l.mu.Unlock()
 
-	s := &spawn{Path: []byte(c.path), Dir: []byte(c.dir), Args: raw(c.args), Env: raw(c.env)}
+	s := &spawn{Path: []byte(c.path), Dir: []byte(c.dir), Args: raw(c.args), Env: raw(c.env), Files: c.limits.Files, CPU: c.limits.CPU}
 	err := l.say(request{ID: id, Spawn: s}, int(ends[0].Fd()), int(ends[1].Fd()), int(ends[2].Fd()))
 	if err != nil {
 		l.mu.Lock()
@@ -272,14 +289,11 @@ func (l *link) answer(id uint64, a launched) {
 
 func (l *link) linked(id uint64, as startedAs) *linked {
 	p := &linked{id: procID(as)}
-	p.process = process{
-		pid:    as.Pid,
-		exited: make(chan struct{}),
-		gone:   make(chan struct{}),
-		// When these fail the supervisor is gone, and end kills the child.
-		signal: func(s syscall.Signal) { l.say(request{ID: id, Signal: int(s)}) },
-		kill:   func() { l.say(request{ID: id, Kill: true}) },
-	}
+	p.pid = as.Pid
+	p.exited, p.gone = make(chan struct{}), make(chan struct{})
+	// When these fail the supervisor is gone, and end kills the child.
+	p.signal = func(s syscall.Signal) { l.say(request{ID: id, Signal: int(s)}) }
+	p.kill = func() { l.say(request{ID: id, Kill: true}) }
 	return p
 }
 
@@ -332,12 +346,14 @@ func (l *link) close(ctx context.Context) error {
 	l.conn.CloseWrite() // the supervisor kills what is left, and says so
 	select {
 	case <-l.dead:
+		<-l.measured
 		return nil
 	case <-ctx.Done():
 	}
 	l.cmd.Process.Kill()
 	select {
 	case <-l.dead:
+		<-l.measured
 		return nil
 	case <-time.After(killWait):
 		return errors.New("stdio: the supervisor of children does not end")

@@ -39,7 +39,7 @@ func (o *outlet) end() {
 // readStdout passes the server's messages on. While Send blocks, the pipe fills,
 // and then the server blocks: that is the back-pressure.
 func (r *Runtime) readStdout() {
-	in := newLines(r.stdout, r.plugin.config.MaxLine)
+	in := newLines(r.stdout, r.config.MaxLine)
 	noise := newNoise(r.log)
 	for {
 		line, skipped, err := in.next()
@@ -54,8 +54,8 @@ func (r *Runtime) readStdout() {
 		}
 		if skipped.size > 0 {
 			noise.log(slog.LevelError, "server wrote a line that is too long; it was skipped",
-				"bytes", skipped.size, "max", r.plugin.config.MaxLine)
-			m, answered, lost := longAnswer(skipped, r.plugin.config.MaxLine)
+				"bytes", skipped.size, "max", r.config.MaxLine)
+			m, answered, lost := longAnswer(skipped, r.config.MaxLine)
 			switch {
 			case answered:
 				r.send(m)
@@ -83,9 +83,21 @@ func (r *Runtime) readStdout() {
 			}
 			continue
 		}
+		r.speaks()
 		for _, m := range messages {
 			r.send(m)
 		}
+	}
+}
+
+// speaks notes that the server has said something.
+func (r *Runtime) speaks() {
+	r.mu.Lock()
+	first := !r.spoken
+	r.spoken = true
+	r.mu.Unlock()
+	if first {
+		r.plugin.speaks()
 	}
 }
 
@@ -109,7 +121,7 @@ func (r *Runtime) readStderr() {
 		part, err := in.ReadSlice('\n')
 		r.tail.write(part)
 		if text := printable(part); len(text) > 1 || text != "" && text != "\n" {
-			noise.log(r.plugin.config.StderrLevel, "server stderr", "text", trimEnd(text))
+			noise.log(r.config.StderrLevel, "server stderr", "text", trimEnd(text))
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return

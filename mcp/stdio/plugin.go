@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/kalpahost/kalpa/mcp"
 )
@@ -14,55 +15,93 @@ import (
 // Plugin runs one MCP server for each session that needs one. It is an
 // [mcp.Plugin], made by [New].
 type Plugin struct {
-	config Config
-	wrong  error // what Validate said
-
 	mu       sync.Mutex
+	config   Config
+	wrong    error // what Validate said
 	closed   bool
 	launcher *sharedLauncher
 	live     map[*Runtime]struct{}
+	crashes  int       // in a row
+	retryAt  time.Time // of the next start, in a crash loop
+	exits    []Exit
 }
 
 // New makes a plugin. What is wrong with the configuration is told by Check, and
 // by every Build.
 func New(c Config) *Plugin {
+	p := &Plugin{live: map[*Runtime]struct{}{}}
+	p.config, p.wrong = c.ready()
+	return p
+}
+
+// ready fills in what is zero, and says what is wrong.
+func (c Config) ready() (Config, error) {
 	c.setDefaults()
 	wrong := c.Validate()
 	if c.RunDir != "" && wrong == nil {
 		c.RunDir, wrong = filepath.Abs(c.RunDir)
 	}
-	return &Plugin{config: c, wrong: wrong, live: map[*Runtime]struct{}{}}
+	return c, wrong
+}
+
+// Configure changes what is started from now on; servers that run stay as they are. The
+// RunDir can't be changed. A server that was in a crash loop may be tried at once.
+func (p *Plugin) Configure(c Config) error {
+	c, wrong := c.ready()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if wrong == nil && c.RunDir != p.config.RunDir {
+		wrong = errors.New("stdio: the RunDir can't be changed")
+	}
+	if wrong != nil {
+		return wrong
+	}
+	p.config, p.wrong = c, nil
+	p.crashes, p.retryAt = 0, time.Time{}
+	return nil
+}
+
+// current is the configuration for what is started now.
+func (p *Plugin) current() (Config, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config, p.wrong
 }
 
 // Check says whether the server could be started now, without starting it.
 func (p *Plugin) Check() error {
-	if p.wrong != nil {
-		return p.wrong
+	config, wrong := p.current()
+	if wrong != nil {
+		return wrong
 	}
-	_, err := p.config.command()
+	_, err := config.command()
 	return err
 }
 
 // Build starts a server for s. Its errors are meant to be read by the client.
 func (p *Plugin) Build(ctx context.Context, s mcp.Session) (mcp.Runtime, error) {
-	if p.wrong != nil {
-		return nil, p.wrong
+	config, wrong := p.current()
+	if wrong != nil {
+		return nil, wrong
 	}
-	c, err := p.config.command()
+	c, err := config.command()
 	if err != nil {
+		return nil, err
+	}
+	if err := p.mayStart(time.Now()); err != nil {
 		return nil, err
 	}
 	shared, err := p.acquire()
 	if err != nil {
 		return nil, err
 	}
-	l, err := shared.get(p.config.Logger)
+	l, err := shared.get(config.Logger)
 	if err != nil {
-		return nil, &StartError{p.config.Command, err, ""}
+		return nil, &StartError{config.Command, err, ""}
 	}
 	ours, theirs, err := pipes()
 	if err != nil {
-		return nil, explain(p.config.Command, err)
+		return nil, explain(config.Command, err)
 	}
 	proc, err := l.launch(ctx, c, theirs)
 	if err != nil {
@@ -70,9 +109,9 @@ func (p *Plugin) Build(ctx context.Context, s mcp.Session) (mcp.Runtime, error) 
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, explain(p.config.Command, err)
+		return nil, explain(config.Command, err)
 	}
-	r := newRuntime(p, s, proc, ours)
+	r := newRuntime(p, config, s, proc, ours)
 	p.mu.Lock()
 	closed := p.closed
 	if !closed {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -32,6 +33,9 @@ type process struct {
 	status status
 	// gone is closed when nothing of it is left; after exited.
 	gone chan struct{}
+	// onUsage is told what the child and what it has started take, now and then, where
+	// that can be known.
+	onUsage atomic.Pointer[func(usage)]
 }
 
 // status is how a child ended.

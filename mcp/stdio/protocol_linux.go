@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"syscall"
+	"time"
 )
 
 // Host and supervisor talk over a pair of connected sockets: frames of a length
@@ -36,6 +37,8 @@ type hello struct {
 type spawn struct {
 	Path, Dir []byte
 	Args, Env [][]byte
+	Files     int           `json:",omitempty"` // that may be open; 0: as many as here
+	CPU       time.Duration `json:",omitempty"` // of each process; 0: any
 }
 
 // reply is what the supervisor says.

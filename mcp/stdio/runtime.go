@@ -17,6 +17,8 @@ import (
 // Runtime is a server at work: an [mcp.Runtime].
 type Runtime struct {
 	plugin  *Plugin
+	config  Config // as it was when the server was started
+	began   time.Time
 	session mcp.Session
 	log     *slog.Logger
 	proc    *process
@@ -33,32 +35,42 @@ type Runtime struct {
 	writing chan struct{} // held by the one who writes to stdin
 	cut     bool          // a line was begun and not ended; guarded by writing
 
-	trouble chan string   // what makes the child useless while it lives
-	closing chan struct{} // closed by the first Close
-	hurry   chan struct{} // closed when a Close has run out of patience
-	done    chan struct{} // closed when the child has ended and that is reported
+	trouble  chan string   // what makes the child useless while it lives
+	exceeded chan *excess  // what it has too much of
+	closing  chan struct{} // closed by the first Close
+	hurry    chan struct{} // closed when a Close has run out of patience
+	done     chan struct{} // closed when the child has ended and that is reported
+
+	// charged is what the isolate is charged for the child, and discharge gives it
+	// back; they are measured's.
+	charged   int64
+	discharge func()
 
 	mu      sync.Mutex
 	closed  bool
 	hurried bool
+	spoken  bool  // it has said something
+	usage   usage // what it was found to take
 	ended   error // how the child ended
 }
 
-func newRuntime(p *Plugin, s mcp.Session, proc *process, ours [3]*os.File) *Runtime {
+func newRuntime(p *Plugin, config Config, s mcp.Session, proc *process, ours [3]*os.File) *Runtime {
 	r := &Runtime{
-		plugin: p, session: s, proc: proc,
+		plugin: p, config: config, began: time.Now(), session: s, proc: proc,
 		log:    s.Logger().With("pid", proc.pid),
 		stdin:  ours[0],
 		stdout: &outlet{File: ours[1]}, stderr: &outlet{File: ours[2]},
-		tail:    tail{max: p.config.StderrTail},
+		tail:    tail{max: config.StderrTail},
 		writing: make(chan struct{}, 1),
-		trouble: make(chan string, 1),
+		trouble: make(chan string, 1), exceeded: make(chan *excess, 1),
 		closing: make(chan struct{}),
 		hurry:   make(chan struct{}),
 		done:    make(chan struct{}),
 	}
 	r.sending, r.stopSend = context.WithCancel(context.Background())
-	r.log.Debug("server started", "command", p.config.Command)
+	r.log.Debug("server started", "command", config.Command)
+	measured := r.measured
+	proc.onUsage.Store(&measured)
 	r.readers.Go(r.readStdout)
 	r.readers.Go(r.readStderr)
 	go r.watch()
@@ -124,7 +136,7 @@ func (r *Runtime) Deliver(ctx context.Context, m wire.Message) error {
 	if over := r.over(); over != nil {
 		return over
 	}
-	return fmt.Errorf("the server %q does not read its stdin: %w", r.plugin.config.Command, err)
+	return fmt.Errorf("the server %q does not read its stdin: %w", r.config.Command, err)
 }
 
 // over says why no message can be delivered any more.
@@ -170,7 +182,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		return nil
 	default:
 		return fmt.Errorf("the server %q (pid %d) outlives SIGKILL: it is likely stuck in a system call",
-			r.plugin.config.Command, r.proc.pid)
+			r.config.Command, r.proc.pid)
 	}
 }
 
@@ -186,6 +198,7 @@ func (r *Runtime) failed(why string) {
 func (r *Runtime) watch() {
 	defer close(r.done)
 	reason := r.untilExit()
+	r.proc.onUsage.Store(nil)
 	select {
 	case <-r.proc.gone:
 	case <-time.After(killWait):
@@ -199,10 +212,13 @@ func (r *Runtime) watch() {
 	err := r.exitError(reason)
 	r.mu.Lock()
 	r.ended = err
-	byItself := !r.closed
+	byItself, spoken := !r.closed, r.spoken
 	r.mu.Unlock()
 	r.plugin.forget(r)
 	if byItself {
+		r.plugin.exited(Exit{
+			At: time.Now(), Session: r.session.ID(), Pid: r.proc.pid, Lived: time.Since(r.began), Silent: !spoken, Why: err.how(), Stderr: err.Tail,
+		})
 		r.log.Info("server ended by itself", "error", err)
 		r.session.Exited(err)
 	} else {
@@ -213,28 +229,31 @@ func (r *Runtime) watch() {
 
 // untilExit returns when the child has ended or is being killed. reason is why
 // it had to be, when it was not for Close.
-func (r *Runtime) untilExit() (reason string) {
+func (r *Runtime) untilExit() (reason excess) {
 	select {
 	case <-r.proc.exited:
-		return ""
-	case reason = <-r.trouble:
+		return excess{}
+	case e := <-r.exceeded:
+		r.proc.kill()
+		return *e
+	case why := <-r.trouble:
 		if !r.exitsWithin(brokenGrace) {
 			r.proc.kill()
-			return reason
+			return excess{why: why}
 		}
-		return ""
+		return excess{}
 	case <-r.closing:
 	}
 	r.stdin.Close()
-	if r.exitsWithin(r.plugin.config.CloseGrace) {
-		return ""
+	if r.exitsWithin(r.config.CloseGrace) {
+		return excess{}
 	}
 	r.proc.signal(syscall.SIGTERM)
-	if r.exitsWithin(r.plugin.config.TermGrace) {
-		return ""
+	if r.exitsWithin(r.config.TermGrace) {
+		return excess{}
 	}
 	r.proc.kill()
-	return ""
+	return excess{}
 }
 
 func (r *Runtime) exitsWithin(d time.Duration) bool {
@@ -249,12 +268,15 @@ func (r *Runtime) exitsWithin(d time.Duration) bool {
 	return false
 }
 
-func (r *Runtime) exitError(reason string) *ExitError {
+func (r *Runtime) exitError(reason excess) *ExitError {
 	st := r.proc.status
-	if reason == "" {
-		reason = st.lost
+	if reason.why == "" {
+		reason.why = st.lost
 	}
-	e := &ExitError{Command: r.plugin.config.Command, Reason: reason, Code: st.code, Tail: r.tail.String()}
+	if st.signal == syscall.SIGXCPU && r.config.Limits.CPU > 0 {
+		reason.err = mcp.ErrCPULimit
+	}
+	e := &ExitError{Command: r.config.Command, Reason: reason.why, Err: reason.err, Code: st.code, Tail: r.tail.String()}
 	if st.signal != 0 {
 		e.Signal = fmt.Sprintf("%d (%v)", int(st.signal), st.signal)
 	}

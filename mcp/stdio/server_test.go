@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -112,6 +113,30 @@ func serverMain(mode string) {
 		cmd.Start()
 		fmt.Println(`{"jsonrpc":"2.0","method":"ready"}`)
 		hang()
+	case "grows": // to what is asked for, and then to more
+		hog(32)
+		fmt.Println(`{"jsonrpc":"2.0","method":"grown"}`)
+		bufio.NewReader(os.Stdin).ReadString('\n')
+		hog(256)
+		hang()
+	case "grows elsewhere": // in a process of another session
+		cmd := exec.Command(os.Args[0], os.Args[1:]...)
+		cmd.Env = append(os.Environ(), modeVar+"=grows")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		in, _ := cmd.StdinPipe()
+		cmd.Start()
+		fmt.Fprintln(in)
+		hang()
+	case "spins":
+		fmt.Println(`{"jsonrpc":"2.0","method":"spinning"}`)
+		for x := 1; x != 0; x |= 1 {
+			kept = nil
+		}
+	case "dies at once":
+		fmt.Fprintln(os.Stderr, "no luck today")
+		if _, err := os.Stat(os.Getenv(fileVar)); err != nil {
+			os.Exit(4)
+		}
 	case "floods stderr":
 		line := bytes.Repeat([]byte("x"), 99)
 		for i := range 50_000 {
@@ -124,6 +149,17 @@ func serverMain(mode string) {
 		panic("no such server: " + mode)
 	}
 	serve(os.Stdin, out)
+}
+
+var kept [][]byte
+
+// hog takes memory, in MiB.
+func hog(mib int) {
+	b := make([]byte, mib<<20)
+	for i := 0; i < len(b); i += os.Getpagesize() {
+		b[i] = 1
+	}
+	kept = append(kept, b)
 }
 
 // hang waits, with a timer so that the Go runtime sees no deadlock.
@@ -167,6 +203,12 @@ func serve(in io.Reader, out io.Writer) {
 		}
 		var result any = m.Params
 		switch m.Method {
+		case "limits":
+			var files, core, cpu unix.Rlimit
+			unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+			unix.Getrlimit(unix.RLIMIT_CORE, &core)
+			unix.Getrlimit(unix.RLIMIT_CPU, &cpu)
+			result = []uint64{files.Max, core.Max, cpu.Max}
 		case "env":
 			result = os.Environ()
 		case "dir":

@@ -28,6 +28,7 @@ type session struct {
 	logs   *journal
 	level  slog.Level
 	reset  atomic.Bool // Send fails with ErrReset
+	heap   atomic.Int64
 }
 
 func newSession() *session {
@@ -40,8 +41,9 @@ func (s *session) Principal() mcp.Principal { return mcp.Principal{} }
 func (s *session) Epoch() uint64            { return 1 }
 func (s *session) Handshake() mcp.Handshake { return mcp.Handshake{} }
 func (s *session) State() mcp.State         { return nil }
-func (s *session) Charge(int64) (func(), error) {
-	return func() {}, nil
+func (s *session) Charge(n int64) (func(), error) {
+	s.heap.Add(n)
+	return func() { s.heap.Add(-n) }, nil
 }
 func (s *session) Exited(err error) { s.exits.Add(1); s.exited <- err }
 func (s *session) Send(ctx context.Context, m wire.Message, about wire.ID) error {

@@ -243,6 +243,9 @@ func (s *supervisor) spawn(r request) error {
 	if err != nil {
 		return err
 	}
+	if err := confine(pid, *r.Spawn); err != nil {
+		s.say(reply{Log: "a child runs without its limits: " + err.Error()})
+	}
 	p, _ := readProc(pid)
 	c.proc = procID{pid, p.start}
 	s.children[c.id], s.leaders[pid] = c, c
@@ -253,6 +256,31 @@ func (s *supervisor) spawn(r request) error {
 	}
 	s.say(reply{ID: c.id, Started: &startedAs{c.proc.Pid, c.proc.Start}})
 	return nil
+}
+
+// confine sets the limits that the system keeps, for a child and all that it is going to
+// start. It has just begun: there is nothing yet that could have been too much.
+func confine(pid int, s spawn) error {
+	set := func(what int, n uint64) error {
+		var now unix.Rlimit
+		if err := unix.Prlimit(pid, what, nil, &now); err != nil {
+			return err
+		}
+		n = min(n, now.Max)
+		return unix.Prlimit(pid, what, &unix.Rlimit{Cur: n, Max: n}, nil)
+	}
+	errs := []error{set(unix.RLIMIT_CORE, 0)} // a core has the child's secrets
+	if s.Files > 0 {
+		errs = append(errs, set(unix.RLIMIT_NOFILE, uint64(s.Files)))
+	}
+	if s.CPU > 0 {
+		errs = append(errs, set(unix.RLIMIT_CPU, uint64(s.CPU/time.Second)+1))
+	}
+	err := errors.Join(errs...)
+	if errors.Is(err, unix.ESRCH) { // it is gone already
+		return nil
+	}
+	return err
 }
 
 // forkIn starts a child in a cgroup of its own, where there are any.

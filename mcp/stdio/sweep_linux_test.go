@@ -204,7 +204,7 @@ func TestTheNameOfAProcessCantHideItsStartTime(t *testing.T) {
 	}
 	for _, name := range []string{"sh", "a b", ") R 2 3 4 (", "x) Z 9 9 9", ""} {
 		p, ok := parseStat(42, stat(name))
-		want := proc{pid: 42, parent: 1, group: 42, session: 41, start: 12345}
+		want := proc{pid: 42, parent: 1, group: 42, session: 41, start: 12345, pages: 1}
 		if !ok || p != want {
 			t.Errorf("%q: got %+v %v", name, p, ok)
 		}

@@ -28,6 +28,8 @@ type proc struct {
 	pid, parent, group, session int
 	start                       uint64 // clock ticks after the machine's start
 	zombie                      bool
+	pages                       int64  // in physical memory
+	ticks                       uint64 // of processor time, its own and that of children it has waited for
 }
 
 // table is the processes of the machine at about one time.
@@ -83,6 +85,13 @@ func parseStat(pid int, b []byte) (proc, bool) {
 	}
 	start, err := strconv.ParseUint(f[19], 10, 64)
 	p.start = start
+	for _, field := range f[11:15] {
+		n, _ := strconv.ParseUint(field, 10, 64) // of children it is signed, and never negative
+		p.ticks += n
+	}
+	if len(f) > 21 {
+		p.pages, _ = strconv.ParseInt(f[21], 10, 64)
+	}
 	return p, err == nil
 }
 
