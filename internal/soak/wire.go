@@ -114,7 +114,7 @@ func (c *Client) Do(ctx context.Context, method, body string, header map[string]
 			h.Set(name, value)
 		}
 	}
-	resp, err := c.HTTP.Do(req)
+	resp, err := c.HTTP.Do(req) //nolint:bodyclose // the reader below closes it
 	if err != nil {
 		cancel()
 		return nil, err
