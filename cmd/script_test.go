@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -16,12 +17,25 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/kalpahost/kalpa"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"kalpa": kalpa.Main})
+	testscript.Main(leakless{m}, map[string]func(){"kalpa": kalpa.Main})
+}
+
+// leakless runs tests, and fails when goroutines are left.
+type leakless struct{ *testing.M }
+
+func (m leakless) Run() int {
+	code := m.M.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code
 }
 
 // TestScripts runs the sessions at the prompt in testdata/script. Besides
