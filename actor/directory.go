@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -30,6 +31,7 @@ type entry struct {
 	// queue holds the events that are not yet taken, oldest first. While the entry is
 	// active there is a token in the mailbox for each of them.
 	queue []envelope
+	bytes int64 // of what is in it
 }
 
 type entryState uint8
@@ -44,7 +46,35 @@ const (
 type envelope struct {
 	event any
 	fail  func(error)
-	own   bool // it was posted by the incarnation itself, and is for no other
+	size  int64  // of the event, if it is Sized
+	at    uint32 // the sweep's tick when it was queued
+	own   bool   // it was posted by the incarnation itself, and is for no other
+}
+
+// Sized is an event whose bytes count toward [Options].MaxQueuedBytes.
+type Sized interface{ Size() int }
+
+// overloaded says why an object can't take another event, NoCause when it can. Called
+// with the shard's lock.
+func (h *Host) overloaded(en *entry, size int64) Cause {
+	switch o := &h.o; {
+	case len(en.queue) == 0:
+		return NoCause
+	case len(en.queue) >= o.MaxQueued:
+		return Overload
+	case en.bytes+size > o.MaxQueuedBytes:
+		return OverloadedBytes
+	case o.MaxQueuedFor > 0 && time.Duration(h.ticks.Load()-en.queue[0].at)*sweepTick >= o.MaxQueuedFor:
+		return OverloadedAge
+	}
+	return NoCause
+}
+
+// put adds an event to the queue. Called with the shard's lock.
+func (h *Host) put(en *entry, e envelope) {
+	e.at = h.ticks.Load()
+	en.bytes += e.size
+	en.queue = append(en.queue, e)
 }
 
 func (d *directory) init() {
@@ -110,22 +140,27 @@ func (h *Host) enqueue(id storage.ID, e envelope) error {
 	if create == nil {
 		return h.noClass("send", id)
 	}
+	if sized, ok := e.event.(Sized); ok {
+		e.size = int64(sized.Size())
+	}
 	s := h.dir.shard(id)
 	s.mu.Lock()
 	en := s.entries[id]
 	if en == nil {
 		en = &entry{}
 		s.entries[id] = en
-		en.queue = append(en.queue, e)
+		h.put(en, e)
 		s.mu.Unlock()
 		h.claim(id, create)
 		return nil
 	}
-	if _, control := e.event.(Drain); !control && len(en.queue) >= h.o.MaxQueued {
-		s.mu.Unlock()
-		return &Error{Op: "send", ID: id, Cause: Overload, Hint: "send less, or later"}
+	if cause := h.overloaded(en, e.size); cause != NoCause {
+		if _, control := e.event.(Drain); !control {
+			s.mu.Unlock()
+			return &Error{Op: "send", ID: id, Cause: cause, Hint: "send less, or later; do less in each turn"}
+		}
 	}
-	en.queue = append(en.queue, e)
+	h.put(en, e)
 	if en.state == active {
 		en.inc.poke()
 	}
@@ -188,6 +223,7 @@ func (h *Host) take(inc *incarnation) (envelope, bool) {
 	e := en.queue[0]
 	en.queue[0] = envelope{}
 	en.queue = en.queue[1:]
+	en.bytes -= e.size
 	if len(en.queue) == 0 {
 		en.queue = nil
 	}
@@ -206,6 +242,7 @@ func (h *Host) putBack(inc *incarnation, e envelope) bool {
 		return false
 	}
 	en.queue = slices.Insert(en.queue, 0, e)
+	en.bytes += e.size
 	return true
 }
 
@@ -222,7 +259,7 @@ func (h *Host) release(inc *incarnation, cause error) {
 	}
 	var lost []envelope
 	if cause != nil && en.state != passivating && !inc.torn.Load() {
-		lost, en.queue = en.queue, nil
+		lost, en.queue, en.bytes = en.queue, nil, 0
 	}
 	en.queue = slices.DeleteFunc(en.queue, func(e envelope) bool { return e.own })
 	h.o.Store.Release(inc.id, inc.epoch)

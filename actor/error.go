@@ -38,6 +38,10 @@ const (
 	Shutdown
 	// Overload: too many events are waiting.
 	Overload
+	// OverloadedBytes: the events that are waiting are too large.
+	OverloadedBytes
+	// OverloadedAge: the oldest event that is waiting has been for too long.
+	OverloadedAge
 )
 
 type causeRow struct {
@@ -74,6 +78,8 @@ var causes = [...]causeRow{
 	Panicked:          {"panic", "The object's code panicked.", reset},
 	Shutdown:          {"shutdown", "The host is shutting down.", reset | transient | retryable},
 	Overload:          {"overloaded", "Durable Object is overloaded. Too many requests queued.", overloaded},
+	OverloadedBytes:   {"overloaded_bytes", "Durable Object is overloaded. Too much data queued.", overloaded},
+	OverloadedAge:     {"overloaded_age", "Durable Object is overloaded. Requests queued for too long.", overloaded},
 }
 
 // String is the cause's name in error data and telemetry: "memory_limit".

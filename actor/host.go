@@ -66,6 +66,14 @@ type Options struct {
 	TurnLimit time.Duration
 	// MaxQueued bounds the events that wait for one object. Default: 1,000.
 	MaxQueued int
+	// MaxQueuedBytes bounds the bytes of those that are Sized, arguments of calls and
+	// WebSocket messages among them; an empty queue takes one of any size.
+	// Default: 32 MiB.
+	MaxQueuedBytes int64
+	// MaxQueuedFor is how long the oldest of them may have waited when another comes;
+	// then that one is refused. It is counted while the process runs. Default: 30 s.
+	// Negative: for ever.
+	MaxQueuedFor time.Duration
 	// EvictAfter is how long an object rests before its memory is given up.
 	// Default: 10 s. Negative: never.
 	EvictAfter time.Duration
@@ -120,6 +128,12 @@ func (o *Options) defaults() error {
 	if o.MaxQueued == 0 {
 		o.MaxQueued = 1000
 	}
+	if o.MaxQueuedBytes == 0 {
+		o.MaxQueuedBytes = 32 << 20
+	}
+	if o.MaxQueuedFor == 0 {
+		o.MaxQueuedFor = 30 * time.Second
+	}
 	if o.EvictAfter == 0 {
 		o.EvictAfter = 10 * time.Second
 	}
@@ -135,9 +149,9 @@ func (o *Options) defaults() error {
 	if o.Random == nil {
 		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:forbidigo,gosec // the default; chances, not secrets
 	}
-	if o.Isolates < 0 || o.HeapLimit < 0 || o.CacheLimit < 0 || o.DirtyLimit < 0 || o.MaxQueued < 0 {
-		return fmt.Errorf("actor: Options.Isolates, HeapLimit, CacheLimit, DirtyLimit and MaxQueued must not be negative, got %d, %d, %d, %d, %d",
-			o.Isolates, o.HeapLimit, o.CacheLimit, o.DirtyLimit, o.MaxQueued)
+	if o.Isolates < 0 || o.HeapLimit < 0 || o.CacheLimit < 0 || o.DirtyLimit < 0 || o.MaxQueued < 0 || o.MaxQueuedBytes < 0 {
+		return fmt.Errorf("actor: Options.Isolates, HeapLimit, CacheLimit, DirtyLimit, MaxQueued and MaxQueuedBytes must not be negative, got %d, %d, %d, %d, %d, %d",
+			o.Isolates, o.HeapLimit, o.CacheLimit, o.DirtyLimit, o.MaxQueued, o.MaxQueuedBytes)
 	}
 	if o.SoftLimit > o.HeapLimit {
 		return fmt.Errorf("actor: Options.SoftLimit is %d, more than HeapLimit, which is %d", o.SoftLimit, o.HeapLimit)
@@ -164,6 +178,7 @@ type Host struct {
 	sockets    *sockets
 	bodies     atomic.Int64 // of requests, in bytes
 
+	ticks    atomic.Uint32 // of the sweep
 	started  atomic.Bool
 	draining atomic.Bool
 	look     run.Signal // while draining: an object may have come to rest

@@ -51,7 +51,7 @@ func (m *hoarder) Handle(t *actor.Turn, event any) {
 }
 
 func (m *hoarder) Alarm(t *actor.Turn, _ alarm.Info, done func(*actor.Turn, error)) { done(t, nil) }
-func (m *hoarder) Idle() bool                                                      { return false }
+func (m *hoarder) Idle() bool                                                       { return false }
 
 func (m *hoarder) Reclaim(_ *actor.Turn, done func()) {
 	m.p.Lock()

@@ -326,6 +326,29 @@ func TestEachCauseOfAResetComesAboutAndIsTold(t *testing.T) {
 					return err
 				}
 			}},
+		{"too much in the queue", actor.OverloadedBytes, "Durable Object is overloaded. Too much data queued.", overloaded,
+			actor.Options{MaxQueuedBytes: 1}, func(w *ward) error {
+				f, begun, free := occupied()
+				defer free()
+				w.call("a", f)
+				<-begun
+				if err := w.Send(storage.ID{Class: "victim", Name: "a"}, sized(1), nil); err != nil {
+					return err
+				}
+				return w.answer(w.call("a", nil))
+			}},
+		{"too old a queue", actor.OverloadedAge, "Durable Object is overloaded. Requests queued for too long.", overloaded,
+			actor.Options{MaxQueuedFor: 10 * time.Second}, func(w *ward) error {
+				f, begun, free := occupied()
+				defer free()
+				w.call("a", f)
+				<-begun
+				if err := w.Send(storage.ID{Class: "victim", Name: "a"}, sized(0), nil); err != nil {
+					return err
+				}
+				w.clock.Advance(10 * time.Second)
+				return w.answer(w.call("a", nil))
+			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWard(t, tc.options)
@@ -367,7 +390,7 @@ func TestEachCauseOfAResetComesAboutAndIsTold(t *testing.T) {
 			w.disk.mu.Unlock()
 			switch tc.cause {
 			case actor.Shutdown:
-			case actor.Overload:
+			case actor.Overload, actor.OverloadedBytes, actor.OverloadedAge:
 				w.eventually("a later call is taken", func() bool { return w.answer(w.call("a", nil)) == nil })
 			default:
 				if err := w.answer(w.call("a", writes(1))); err != nil {

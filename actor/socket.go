@@ -281,7 +281,7 @@ func (c *socket) tell(a *arrival) bool {
 		case CauseOf(err) == Shutdown:
 			c.drop(frame{close: true, code: 1001, text: Shutdown.Sentence()})
 			return false
-		case CauseOf(err) != Overload:
+		case !CauseOf(err).Overloaded():
 			c.untold(a)
 			return false
 		}

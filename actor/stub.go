@@ -120,6 +120,9 @@ type call struct {
 	once   string // its identity, "" when it has none
 }
 
+// Size implements [Sized].
+func (c *call) Size() int { return len(c.in) }
+
 // request is a call through all of its attempts.
 type request struct {
 	h       *Host

@@ -25,6 +25,7 @@ func (h *Host) armSweep() {
 		from := h.sweeping.next
 		h.sweeping.next = (from + 1) % sweepParts
 		h.sweeping.Unlock()
+		h.ticks.Add(1)
 		before := h.o.Clock.Now().Add(-h.o.EvictAfter)
 		for i := from; i < shards; i += sweepParts {
 			h.watch(&h.dir.shards[i])

@@ -270,7 +270,7 @@ func (h *Host) post(inc *incarnation, event any) error {
 	if en.inc != inc {
 		return &Error{Op: "post", ID: inc.id, Epoch: inc.epoch, Cause: Superseded}
 	}
-	en.queue = append(en.queue, envelope{event: event, own: true})
+	h.put(en, envelope{event: event, own: true})
 	if en.state == active {
 		inc.poke()
 	}

@@ -303,6 +303,9 @@ type arrival struct {
 	failed error // it ended with an error that is the client's fault
 }
 
+// Size implements [Sized].
+func (a *arrival) Size() int { return len(a.m.Data) }
+
 // last: nothing comes after it.
 func (a *arrival) last() bool { return a.closed != nil || a.failed != nil }
 

@@ -34,6 +34,17 @@ type Post struct {
 	Trace trace.SpanContext
 }
 
+// Size implements [actor.Sized].
+func (e *Post) Size() (n int) {
+	for _, m := range e.Messages {
+		n += len(m.Bytes())
+	}
+	return n
+}
+
+// Size implements [actor.Sized].
+func (e *Attach) Size() int { return e.Post.Size() }
+
 // Get is a GET: a stream of its own, or with After the rest of an earlier one.
 type Get struct {
 	Socket *Socket
