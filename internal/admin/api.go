@@ -69,6 +69,9 @@ type Isolate struct {
 	Resident  int64 `json:"resident"`   // sessions of them that have a runtime
 	Heap      int64 `json:"heap"`       // charged, in bytes
 	HeapLimit int64 `json:"heap_limit"` // in bytes
+	// SoftLimit is the heap over which what is idle is reclaimed, in bytes; none: nothing
+	// is.
+	SoftLimit int64 `json:"soft_limit,omitempty"`
 }
 
 // Isolates is the answer of GET /v1/isolates, by number.

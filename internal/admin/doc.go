@@ -10,7 +10,10 @@
 //	DELETE /v1/chaos/{number}  takes one back: Disarmed
 //	GET    /v1/isolates        Isolates
 //	GET    /v1/sessions        Sessions, by pages
+//	GET    /v1/servers         Servers: how they fare, crash loops included
+//	GET    /v1/activity        Activities: what sessions have done lately
 //	GET    /healthz, /metrics  what Options says
+//	GET    /, /console/        the console, for browsers
 //
 // A reset has happened when its answer comes. The types in this package are the
 // shapes; fields may be added to answers, and a field that is not known is an error
@@ -30,7 +33,7 @@
 // loopback address, or elsewhere with a token.
 //
 //   - Other machines, other users of a network: a token ([Options].Token), compared
-//     in constant time. Only GET /healthz does without it. A listener without one
+//     in constant time. Only GET /healthz, /readyz and the console's files do without it. A listener without one
 //     that is found to be reachable from elsewhere refuses everything.
 //   - A web page in a browser on this machine that posts to the loopback address
 //     (cross-site request forgery): an Origin that is not the listener's own is

@@ -223,7 +223,13 @@ func writeEvent(w http.ResponseWriter, e Event) {
 // watch makes the feed and the figures hear of what happens.
 func (a *api) watch() {
 	a.o.Sessions.Watch(func(o session.Occurrence) {
-		if o.Kind == session.RequestSettled {
+		if o.Kind == session.RequestSettled || o.Kind == session.AlarmRun {
+			a.diary.add(a.now(), &o)
+		}
+		switch {
+		case o.Kind == session.AlarmRun:
+			return
+		case o.Kind == session.RequestSettled:
 			a.figures.settled(o.Took, o.Lost(), o.Outcome)
 			if !o.Lost() {
 				return

@@ -32,8 +32,10 @@ func judge(token string, r *http.Request) *Error {
 	if origin := r.Header.Get("Origin"); len(r.Header.Values("Origin")) > 0 && !own(origin, r.Host) {
 		return forbidden("a page of the origin "+quote(origin)+" may not use this host", "browsers may, from pages of the admin listener itself")
 	}
-	switch site := r.Header.Get("Sec-Fetch-Site"); site {
-	case "", "none", "same-origin":
+	switch site := r.Header.Get("Sec-Fetch-Site"); {
+	case site == "" || site == "none" || site == "same-origin":
+	case consoles(r) && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document":
+		// A link that a person has followed, to a page of ours that they will see.
 	default:
 		return forbidden("a page of another site ("+quote(site)+") may not use this host", "browsers may, from pages of the admin listener itself")
 	}
@@ -49,7 +51,7 @@ func judge(token string, r *http.Request) *Error {
 		}
 		return nil
 	}
-	if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+	if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || consoles(r) {
 		return nil
 	}
 	if scheme, given, ok := strings.Cut(r.Header.Get("Authorization"), " "); !ok || !strings.EqualFold(scheme, "Bearer") || !same(given, token) {

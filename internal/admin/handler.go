@@ -33,6 +33,12 @@ type Options struct {
 	Draining func() bool
 	// About is what the host is.
 	About About
+	// Servers tells how the servers fare. Nil: nobody knows, and their names are those of
+	// About.
+	Servers func() []Server
+	// Console answers at ConsolePaths, to browsers that bear no token: it has no data, and
+	// asks the API for them with a token that a person gives. Nil: there is none.
+	Console http.Handler
 	// Token is what requests must bear. Empty: none; then only a loopback address or
 	// a unix socket may be served.
 	Token string
@@ -89,6 +95,8 @@ func (a *api) routes() http.Handler {
 			a.fail(w, r, err)
 		}
 	}))
+	get("/v1/servers", a.json(a.servers))
+	get("/v1/activity", a.json(a.activity))
 	get("/v1/isolates", a.json(a.isolates))
 	get("/v1/sessions", a.json(a.sessions))
 	mux.Handle("/v1/sessions/{id}", methods{http.MethodGet: a.json(a.session), http.MethodDelete: a.json(a.endSession)})
@@ -108,6 +116,9 @@ func (a *api) routes() http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	for _, path := range ConsolePaths {
+		get(path, a.o.Console)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		write(w, notFound("docs/operating.md lists what there is", "there is nothing at %s", r.URL.Path))
 	})
@@ -120,6 +131,7 @@ type api struct {
 	started time.Time
 	feed    *feed
 	figures figures
+	diary   diary
 	// backingUp is held by the one backup that is under way.
 	backingUp sync.Mutex
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"runtime"
+	"sort"
 	"sync"
 	"time"
 
@@ -36,7 +37,8 @@ type About struct {
 	Servers    []Hosted `json:"servers"`
 }
 
-// Overview is the answer of GET /v1/overview; with history=true, with what was.
+// Overview is the answer of GET /v1/overview; with history=true, with what was, or what
+// was after the time since.
 type Overview struct {
 	About
 	State   string    `json:"state"` // serving or draining
@@ -210,10 +212,12 @@ func (f *figures) requests(now time.Time) (r Requests) {
 	return r
 }
 
-func (f *figures) history() []Sample {
+// history are the samples after a time.
+func (f *figures) history(since time.Time) []Sample {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]Sample{}, f.samples...)
+	n := sort.Search(len(f.samples), func(n int) bool { return f.samples[n].At.After(since) })
+	return append([]Sample{}, f.samples[n:]...)
 }
 
 // sampling takes a sample every now and then, until quit is closed.
@@ -240,13 +244,19 @@ func (a *api) sample() {
 }
 
 func (a *api) overview(_ http.ResponseWriter, r *http.Request) (any, error) {
-	q, err := params(r, "history")
+	q, err := params(r, "history", "since")
 	if err != nil {
 		return nil, err
 	}
 	history, err := truth(q, "history")
 	if err != nil {
 		return nil, err
+	}
+	var since time.Time
+	if q.Has("since") {
+		if since, err = time.Parse(time.RFC3339, q.Get("since")); err != nil {
+			return nil, wrong("since", "a time as 2006-01-02T15:04:05Z", "%q is no time", q.Get("since"))
+		}
 	}
 	now := a.now()
 	o := Overview{About: a.o.About, State: "serving", Now: now.UTC(), Started: a.started.UTC(), Resident: a.o.Sessions.Residents(), InMemory: map[string]int64{}, Isolates: a.eachIsolate(), Requests: a.figures.requests(now)}
@@ -281,7 +291,7 @@ func (a *api) overview(_ http.ResponseWriter, r *http.Request) (any, error) {
 	runtime.ReadMemStats(&m)
 	o.Process = Process{Goroutines: runtime.NumGoroutine(), Heap: m.HeapInuse, Memory: m.Sys}
 	if history {
-		o.History = a.figures.history()
+		o.History = a.figures.history(since)
 	}
 	return o, nil
 }

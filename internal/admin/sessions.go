@@ -16,7 +16,7 @@ func (a *api) eachIsolate() []Isolate {
 	all := []Isolate{}
 	for n := range a.o.Host.Isolates() {
 		is := a.o.Host.Isolate(n)
-		one := Isolate{Number: n, Resident: a.o.Sessions.ResidentsIn(n), Heap: is.Heap, HeapLimit: is.HeapLimit}
+		one := Isolate{Number: n, Resident: a.o.Sessions.ResidentsIn(n), Heap: is.Heap, HeapLimit: is.HeapLimit, SoftLimit: max(is.SoftLimit, 0)}
 		for _, objects := range is.Objects {
 			one.Objects += objects
 		}

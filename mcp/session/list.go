@@ -319,6 +319,18 @@ func (s *Service) ResidentsIn(isolate int) int64 {
 	return s.telemetry.residents[isolate]
 }
 
+// ResidentsOf is the number of runtimes that each server has resident; none: it is not
+// there.
+func (s *Service) ResidentsOf() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	by := map[string]int{}
+	for _, rt := range s.current {
+		by[rt.server.Name]++
+	}
+	return by
+}
+
 // Servers are the names of those that are hosted, sorted.
 func (s *Service) Servers() []string { return sortedKeys(s.servers.all()) }
 

@@ -109,6 +109,10 @@ func (obj *object) Alarm(t *actor.Turn, _ alarm.Info, done func(*actor.Turn, err
 	err := obj.apply(t, &o)
 	if err != nil {
 		t.Abort(err) // what the step has decided is in memory, and would never be done
+	} else if obj.svc.watcher.Load() != nil {
+		about := obj.place(t)
+		about.Kind = AlarmRun
+		t.After(func() { obj.svc.tell(about) })
 	}
 	done(t, err)
 }

@@ -14,6 +14,7 @@ const (
 	RuntimeFailed   = "runtime.failed"   // Detail says why
 	RuntimeDisposed = "runtime.disposed" // Reason: as kalpa_mcp_runtime_disposals_total has it
 	RequestSettled  = "request.settled"  // Outcome and Took; Reason where it was lost
+	AlarmRun        = "alarm.run"        // the session has woken by itself
 )
 
 // Occurrence is something that became of a session, told when it is durable.
