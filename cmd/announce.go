@@ -29,16 +29,12 @@ func (h *host) announce(w io.Writer) {
 		fmt.Fprintf(&out, "kalpa is listening on %s\n", h.url(s.Name))
 		entries[s.Name] = entry{"http", h.url(s.Name)}
 	}
-	objects := "http://" + reachable(h.listener.Addr().(*net.TCPAddr)) + actor.ObjectsPath
+	objects := h.scheme() + reachable(h.listener.Addr().(*net.TCPAddr)) + actor.ObjectsPath
 	for _, class := range h.actors.Served() {
 		fmt.Fprintf(&out, "kalpa is listening on %s%s/\n", objects, url.PathEscape(class))
 	}
 	for _, s := range h.c.Servers {
-		what := "plugin " + s.Plugin
-		if s.Plugin == "" {
-			what = s.CommandLine()
-		}
-		fmt.Fprintf(&out, "  hosting   %s: %s\n", s.Name, what)
+		fmt.Fprintf(&out, "  hosting   %s: %s\n", s.Name, runs(s))
 	}
 	data, err := filepath.Abs(h.c.Data)
 	if err != nil {
@@ -68,12 +64,19 @@ func runs(s config.Server) string {
 	if s.Plugin != "" {
 		return "plugin " + s.Plugin
 	}
-	return strings.Join(append([]string{s.Command}, s.Args...), " ")
+	return s.CommandLine()
 }
 
 // url is where a server is reached from this machine.
 func (h *host) url(name string) string {
-	return "http://" + reachable(h.listener.Addr().(*net.TCPAddr)) + h.path(name)
+	return h.scheme() + reachable(h.listener.Addr().(*net.TCPAddr)) + h.path(name)
+}
+
+func (h *host) scheme() string {
+	if h.certificate != nil {
+		return "https://"
+	}
+	return "http://"
 }
 
 func (h *host) path(name string) string {

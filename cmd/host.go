@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,8 +18,10 @@ import (
 
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/admin"
+	"github.com/kalpahost/kalpa/internal/auth"
 	"github.com/kalpahost/kalpa/internal/config"
 	"github.com/kalpahost/kalpa/internal/guard"
+	"github.com/kalpahost/kalpa/internal/limit"
 	"github.com/kalpahost/kalpa/internal/telemetry"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/front"
@@ -48,24 +51,42 @@ type host struct {
 	store     *pebble.Store
 	actors    *actor.Host
 	sessions  *session.Service
-	fronts    []*front.Front
-	// children are the plugins that run commands.
-	children []*stdio.Plugin
+	// live is the configuration that counts now; c is that of the start.
+	live atomic.Pointer[config.Config]
+	// level is that of the log lines.
+	level *slog.LevelVar
+	mux   *http.ServeMux
+	door  *door
+	// fronts by server, and children: the plugins that run commands. What a reload no
+	// longer has is kept for the sessions that there are.
+	fronts   map[string]*front.Front
+	children map[string]*child
+	counting context.CancelFunc // ends the count of sessions
+	counted  chan struct{}      // closed when it has ended
 
-	listener net.Listener
-	server   *http.Server
-	admin    net.Listener // nil: none
-	health   *http.Server
-	api      *admin.API // nil: none
-	draining atomic.Bool
+	run      string     // the folder for the record of living children
+	changing sync.Mutex // held while fronts and children change
+
+	listener    net.Listener
+	connections *limit.Listener
+	certificate *certificate // nil: no TLS
+	server      *http.Server
+	admin       net.Listener // nil: none
+	health      *http.Server
+	api         *admin.API // nil: none
+	draining    atomic.Bool
 
 	failed chan error // a listener that broke
 }
 
 // open brings a host up: it listens when open returns. On an error nothing is left
 // running.
-func open(c *config.Config, logger *slog.Logger) (*host, error) {
-	h := &host{c: c, log: logger, failed: make(chan error, 2)}
+func open(c *config.Config, logger *slog.Logger, level *slog.LevelVar) (*host, error) {
+	h := &host{
+		c: c, log: logger, level: level, failed: make(chan error, 2), mux: http.NewServeMux(), door: newDoor(logger),
+		fronts: map[string]*front.Front{}, children: map[string]*child{},
+	}
+	h.live.Store(c)
 	if err := h.start(); err != nil {
 		h.abandon()
 		return nil, err
@@ -83,6 +104,20 @@ func (h *host) start() (err error) {
 	// instead of being refused.
 	if h.listener, err = listen(c.Listen, "--listen"); err != nil {
 		return err
+	}
+	h.connections = limit.NewListener(h.listener, h.mostConnections(c.MaxConnections))
+	who, err := authenticator(c.Auth)
+	if err != nil {
+		return err
+	}
+	h.door.configure(c, who)
+	if c.TLS.Cert != "" {
+		pair, seen, err := loadCertificate(c.TLS)
+		if err != nil {
+			return err
+		}
+		h.certificate = &certificate{log: logger}
+		h.certificate.use(c.TLS, pair, seen)
 	}
 	token := ""
 	if c.Admin != "" {
@@ -104,7 +139,7 @@ func (h *host) start() (err error) {
 		return err
 	}
 	if h.actors, err = actor.NewHost(actor.Options{
-		Store: h.store, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm,
+		Store: h.store, Isolates: c.Isolates, HeapLimit: heapOf(c), Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm,
 		TracerProvider: h.telemetry.Traced(),
 		Web:            actor.Web{OriginChecked: true}, // by guard
 	}); err != nil {
@@ -113,10 +148,15 @@ func (h *host) start() (err error) {
 	for _, class := range registered() {
 		class.Register(h.actors)
 	}
-	servers, err := h.servers(filepath.Join(c.Data, "run"))
-	if err != nil {
+	if h.run, err = filepath.Abs(filepath.Join(c.Data, "run")); err != nil {
 		return err
 	}
+	if killed, err := stdio.Sweep(h.run, h.log); err != nil {
+		h.log.Warn("what an earlier host left running could not be ended", "error", err)
+	} else if killed > 0 {
+		h.log.Warn("ended what an earlier host had left running", "processes", killed)
+	}
+	servers := h.servers(c)
 	h.sessions, err = session.NewService(h.actors, session.Options{
 		Servers: servers, Logger: logger,
 		TracerProvider: h.telemetry.TracerProvider(), MeterProvider: h.telemetry.MeterProvider(),
@@ -125,29 +165,32 @@ func (h *host) start() (err error) {
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	for _, s := range servers {
-		f, err := front.New(front.Options{
-			Sessions: h.sessions, Server: s.Name, Logger: logger, At: h.sessions.At,
-			AllowedHosts: c.AllowHosts, AllowedOrigins: c.AllowOrigins,
-			TracerProvider: h.telemetry.TracerProvider(), MeterProvider: h.telemetry.MeterProvider(),
-		})
-		if err != nil {
+	for _, s := range c.Servers {
+		if err := h.mount(c, s); err != nil {
 			return &usageError{err: err}
-		}
-		h.fronts = append(h.fronts, f)
-		for _, path := range h.paths(s.Name) {
-			mux.Handle(path, f)
 		}
 	}
 	if len(h.actors.Served()) > 0 {
-		mux.Handle(actor.ObjectsPath, guard.Rules{Hosts: c.AllowHosts, Origins: c.AllowOrigins}.Handler(h.actors.Handler()))
+		objects := h.door.before(h.actors.Handler())
+		h.mux.HandleFunc(actor.ObjectsPath, func(w http.ResponseWriter, r *http.Request) {
+			now := h.config()
+			guard.Rules{Hosts: now.AllowHosts, Origins: now.AllowOrigins}.Handler(objects).ServeHTTP(w, r)
+		})
 	}
-	mux.HandleFunc("/", h.nothing)
+	h.mux.HandleFunc(auth.MetadataPath, h.metadata)
+	h.mux.HandleFunc(auth.MetadataPath+"/", h.metadata)
+	h.mux.HandleFunc("/", h.nothing)
 	if err := h.actors.Start(); err != nil {
 		return err
 	}
-	h.server = h.serve(h.listener, mux)
+	var counting context.Context
+	counting, h.counting = context.WithCancel(context.Background())
+	h.counted = make(chan struct{})
+	go func() { // ends with h.counting
+		defer close(h.counted)
+		h.sessions.Census(counting)
+	}()
+	h.server = h.serve(h.connections, h.mux)
 	if h.admin != nil {
 		h.api = admin.New(admin.Options{
 			Host: h.actors, Sessions: h.sessions, Store: h.store, Logger: logger, About: h.about(),
@@ -162,46 +205,151 @@ func (h *host) start() (err error) {
 // kill is kill -9: nothing is written, closed or answered any more.
 func kill() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 
-// servers turns the configured servers into those that sessions can run. run is
-// the folder for the record of living children.
-func (h *host) servers(run string) ([]session.Server, error) {
-	run, err := filepath.Abs(run)
-	if err != nil {
-		return nil, err
-	}
-	if killed, err := stdio.Sweep(run, h.log); err != nil {
-		h.log.Warn("what an earlier host left running could not be ended", "error", err)
-	} else if killed > 0 {
-		h.log.Warn("ended what an earlier host had left running", "processes", killed)
-	}
+// servers turns the configured servers into those that sessions can run.
+func (h *host) servers(c *config.Config) []session.Server {
 	var servers []session.Server
-	for _, s := range h.c.Servers {
-		plugin, ok := mcp.Lookup(s.Plugin)
-		if !ok {
-			child := stdio.New(stdio.Config{
-				Command: s.Command, Args: s.Args, Env: s.Env, Inherit: s.Inherit, Dir: s.Dir,
-				RunDir: run, Logger: h.log.With("server", s.Name),
-			})
-			// Not the end of the host: the others may be fine, sessions can be reached
-			// without a runtime, and what is missing may be installed while we run.
-			if err := child.Check(); err != nil {
-				attrs := []any{"server", s.Name, "error", err}
-				if strings.ContainsAny(s.Command, " \t") {
-					attrs = append(attrs, "hint", "the command is one word and no shell splits it: its arguments are words of their own after --, and args in a file")
-				}
-				h.log.Error("a server can't be started as things are", attrs...)
-			}
-			for _, name := range s.Inherit {
-				if _, set := os.LookupEnv(name); !set && !strings.HasSuffix(name, "*") {
-					h.log.Warn("a variable that is passed on to a server is not set here", "server", s.Name, "variable", name)
-				}
-			}
-			h.children = append(h.children, child)
-			plugin = child
+	for _, s := range c.Servers {
+		server := serverOf(s)
+		var ok bool
+		if server.Plugin, ok = mcp.Lookup(s.Plugin); !ok {
+			server.Plugin = h.child(s)
 		}
-		servers = append(servers, session.Server{Name: s.Name, Plugin: plugin, Reexecute: session.Reexecute(s.Reexecute), Policy: session.Policy(s.Policy)})
+		servers = append(servers, server)
 	}
-	return servers, nil
+	return servers
+}
+
+// child is the plugin that runs a server's command, made or changed to what the
+// configuration says.
+func (h *host) child(s config.Server) *stdio.Plugin {
+	known := h.children[s.Name]
+	if known != nil && same(known.as, s) {
+		return known.Plugin
+	}
+	o := stdio.Config{
+		Command: s.Command, Args: s.Args, Env: s.Env, Inherit: s.Inherit, Dir: s.Dir, MaxLine: int(s.MaxMessage), CrashLimit: s.CrashLimit,
+		Limits: stdio.Limits{Memory: s.MaxMemory, CPU: max(s.MaxCPU, 0), Processes: s.MaxProcesses, Files: s.MaxFiles},
+		RunDir: h.run, Logger: h.log.With("server", s.Name),
+	}
+	if known == nil {
+		known = &child{Plugin: stdio.New(o)}
+		h.children[s.Name] = known
+	} else if err := known.Configure(o); err != nil {
+		h.log.Error("a server can't be changed", "server", s.Name, "error", err)
+	}
+	known.as = s
+	// Not the end of the host: the others may be fine, sessions can be reached without a
+	// runtime, and what is missing may be installed while we run.
+	if err := known.Check(); err != nil {
+		attrs := []any{"server", s.Name, "error", err}
+		if strings.ContainsAny(s.Command, " \t") {
+			attrs = append(attrs, "hint", "the command is one word and no shell splits it: its arguments are words of their own after --, and args in a file")
+		}
+		h.log.Error("a server can't be started as things are", attrs...)
+	}
+	for _, name := range s.Inherit {
+		if _, set := os.LookupEnv(name); !set && !strings.HasSuffix(name, "*") {
+			h.log.Warn("a variable that is passed on to a server is not set here", "server", s.Name, "variable", name)
+		}
+	}
+	return known.Plugin
+}
+
+// child is a server that is a command.
+type child struct {
+	*stdio.Plugin
+	as config.Server // what it was configured with last
+}
+
+// limitsOf is what the front of a server keeps.
+func (h *host) limitsOf(c *config.Config, s config.Server) front.Options {
+	return front.Options{
+		Sessions: h.sessions, Server: s.Name, AllowedHosts: c.AllowHosts, AllowedOrigins: c.AllowOrigins,
+		MaxBody: s.MaxMessage, MaxBodies: max(maxBodies, s.MaxMessage), MaxStreams: s.MaxStreams,
+	}
+}
+
+// maxBodies bounds the bodies of one server's requests, in bytes.
+const maxBodies = 512 << 20
+
+// mount serves a server at its paths, or changes what its front keeps.
+func (h *host) mount(c *config.Config, s config.Server) error {
+	o := h.limitsOf(c, s)
+	if f := h.fronts[s.Name]; f != nil {
+		return f.Configure(front.Limits{AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins, MaxBody: o.MaxBody, MaxStreams: o.MaxStreams})
+	}
+	o.Logger, o.At, o.Principal = h.log, h.sessions.At, h.door.principal(h.path(s.Name))
+	o.TracerProvider, o.MeterProvider = h.telemetry.TracerProvider(), h.telemetry.MeterProvider()
+	f, err := front.New(o)
+	if err != nil {
+		return err
+	}
+	h.fronts[s.Name] = f
+	for _, path := range h.paths(s.Name) {
+		h.mux.Handle(path, f)
+	}
+	return nil
+}
+
+// metadata says where callers get tokens from.
+func (h *host) metadata(w http.ResponseWriter, r *http.Request) {
+	a := h.door.auth.Load()
+	if a == nil {
+		http.Error(w, "This host asks for no credentials.", http.StatusNotFound)
+		return
+	}
+	c := h.config()
+	if why := (guard.Rules{Hosts: c.AllowHosts}).Host(r); why != "" {
+		http.Error(w, why, http.StatusForbidden)
+		return
+	}
+	a.Metadata(func(path string) bool {
+		return slices.ContainsFunc(c.Servers, func(s config.Server) bool { return slices.Contains(h.paths(s.Name), path) })
+	}).ServeHTTP(w, r)
+}
+
+// config is the configuration that counts now.
+func (h *host) config() *config.Config { return h.live.Load() }
+
+// heapOf is the budget of one isolate, in bytes; 0: the actor's default.
+func heapOf(c *config.Config) int64 {
+	if c.Heap > 0 {
+		return c.Heap
+	}
+	return max(machineMemory()/4*3/int64(c.Isolates), 128<<20)
+}
+
+// Files that are not for connections: the store's, and the pipes of children.
+const otherFiles = 1024
+
+// mostConnections is what the system has room for of the connections that are wanted.
+func (h *host) mostConnections(wanted int) int {
+	most := wanted
+	if n := grantedFiles(); n < uint64(wanted)+otherFiles {
+		most = int(max(n-min(n/2, otherFiles), 16))
+		h.log.Warn("the system grants this process too few open files for max_connections", "open_files", n, "max_connections", wanted, "now", most)
+	}
+	return most
+}
+
+// Server is how a hosted server fares that is a command.
+type serverStatus struct {
+	Name string `json:"name"`
+	stdio.Status
+}
+
+// statuses tells how the servers fare that are commands.
+func (h *host) statuses() []serverStatus {
+	var all []serverStatus
+	for _, s := range h.config().Servers {
+		h.changing.Lock()
+		c := h.children[s.Name]
+		h.changing.Unlock()
+		if c != nil && s.Command != "" {
+			all = append(all, serverStatus{s.Name, c.Status()})
+		}
+	}
+	return all
 }
 
 func listen(address, flag string) (net.Listener, error) {
@@ -228,8 +376,16 @@ func (h *host) serve(l net.Listener, handler http.Handler) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
 	}
+	serve := s.Serve
+	if l == net.Listener(h.connections) {
+		s.ConnState = h.connections.ConnState
+		if h.certificate != nil {
+			s.TLSConfig = h.certificate.config()
+			serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+		}
+	}
 	go func() { // ends with Shutdown or Close
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 			h.failed <- fmt.Errorf("listening on %s: %w", l.Addr(), err)
 		}
 	}()
@@ -240,7 +396,7 @@ func (h *host) serve(l net.Listener, handler http.Handler) *http.Server {
 func (h *host) nothing(w http.ResponseWriter, _ *http.Request) {
 	where := "There is no MCP server at this path: the one that is hosted is at /mcp."
 	switch {
-	case len(h.c.Servers) == 0:
+	case len(h.config().Servers) == 0:
 		where = "There is nothing at this path."
 	case !h.c.Single:
 		where = "There is no MCP server at this path: those that are hosted are at /mcp/NAME."
@@ -292,7 +448,7 @@ func (h *host) contact() string {
 // about is what the admin API says of the host.
 func (h *host) about() admin.About {
 	a := admin.About{Version: version(), PID: os.Getpid(), Data: h.store.Dir(), Durability: h.c.Durability}
-	for _, s := range h.c.Servers {
+	for _, s := range h.config().Servers {
 		a.Servers = append(a.Servers, admin.Hosted{Name: s.Name, URL: h.url(s.Name), Runs: runs(s)})
 	}
 	return a
@@ -312,6 +468,8 @@ func reachable(address *net.TCPAddr) string {
 // was acknowledged; an error means that the store could not be closed.
 func (h *host) drain(limit time.Duration) error {
 	h.draining.Store(true)
+	h.counting()
+	<-h.counted
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 
@@ -363,6 +521,10 @@ func (h *host) abandon() {
 		if l != nil {
 			_ = l.Close()
 		}
+	}
+	if h.counting != nil {
+		h.counting()
+		<-h.counted
 	}
 	if h.store != nil {
 		_ = h.store.Close()

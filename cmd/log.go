@@ -8,15 +8,21 @@ import (
 	"github.com/kalpahost/kalpa/internal/telemetry"
 )
 
-// newLogger makes the logger that the settings ask for, which config has checked.
-func newLogger(w io.Writer, c config.Log) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level = slog.LevelInfo
-	}
+// newLogger makes the logger that the settings ask for, which config has checked. Its
+// level can be changed.
+func newLogger(w io.Writer, c config.Log) (*slog.Logger, *slog.LevelVar) {
+	level := &slog.LevelVar{}
+	level.Set(levelOf(c.Level))
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, o)))
+		return slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, o))), level
 	}
-	return slog.New(telemetry.LogHandler(slog.NewTextHandler(w, o)))
+	return slog.New(telemetry.LogHandler(slog.NewTextHandler(w, o))), level
+}
+
+func levelOf(name string) (level slog.Level) {
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		level = slog.LevelInfo
+	}
+	return level
 }

@@ -66,11 +66,12 @@ file is wrong.`,
 			if err != nil {
 				return err
 			}
-			logger := newLogger(cmd.ErrOrStderr(), c.Log)
+			logger, level := newLogger(cmd.ErrOrStderr(), c.Log)
 			for _, note := range notes {
 				logger.Info("configuration", "note", note.String())
 			}
-			return serve(cmd.Context(), c, cmd.OutOrStdout(), logger)
+			again := func() (*config.Config, config.Notes, error) { return f.load(args) }
+			return serve(cmd.Context(), c, again, cmd.OutOrStdout(), logger, level)
 		},
 	}
 	f.add(serve.Flags())
@@ -85,8 +86,12 @@ func plugins() []string {
 	return mcp.Registered()
 }
 
-// serve runs a host until ctx ends, a signal comes, or it fails.
-func serve(ctx context.Context, c *config.Config, stdout io.Writer, logger *slog.Logger) error {
+// serve runs a host until ctx ends, a signal comes, or it fails. On SIGHUP it takes over
+// what load says.
+func serve(ctx context.Context, c *config.Config, load func() (*config.Config, config.Notes, error), stdout io.Writer, logger *slog.Logger, level *slog.LevelVar) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
@@ -96,7 +101,7 @@ func serve(ctx context.Context, c *config.Config, stdout io.Writer, logger *slog
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 
-	h, err := open(c, logger)
+	h, err := open(c, logger, level)
 	if err != nil {
 		return err
 	}
@@ -107,13 +112,29 @@ func serve(ctx context.Context, c *config.Config, stdout io.Writer, logger *slog
 	go h.beat(beating)
 
 	var failed error
-	select {
-	case s := <-signals:
-		logger.Info("ending in order; a second signal ends at once", "signal", s.String(), "drain", c.Drain)
-	case <-ctx.Done():
-	case failed = <-h.failed:
-		logger.Error("ending", "error", failed)
+	for serving := true; serving; {
+		serving = false
+		select {
+		case s := <-signals:
+			logger.Info("ending in order; a second signal ends at once", "signal", s.String(), "drain", h.config().Drain)
+		case <-ctx.Done():
+		case failed = <-h.failed:
+			logger.Error("ending", "error", failed)
+		case <-hangup:
+			serving = true
+			next, notes, err := load()
+			for _, note := range notes {
+				logger.Info("configuration", "note", note.String())
+			}
+			if err == nil {
+				err = h.reload(next)
+			}
+			if err != nil {
+				logger.Error("the configuration is not taken over: all goes on as it was", "error", err)
+			}
+		}
 	}
+	c = h.config()
 
 	notify(logger, ending)
 	done := make(chan error, 1)
