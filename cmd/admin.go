@@ -10,6 +10,7 @@ import (
 
 	"github.com/kalpahost/kalpa/internal/admin"
 	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/storage/pebble"
 )
 
 // What the environment says about the admin listener, to hosts and to commands.
@@ -54,7 +55,7 @@ func adminToken(file string) (string, error) {
 type adminFlags struct{ address, tokenFile string }
 
 func (f *adminFlags) add(set *pflag.FlagSet) {
-	set.StringVar(&f.address, "admin", "", "the host's admin `ADDRESS`, as kalpa serve has it (default $"+adminVariable+" or "+admin.DefaultAddress+")")
+	set.StringVar(&f.address, "admin", "", "the host's admin `ADDRESS`, as kalpa serve has it (default $"+adminVariable+", or the host of "+config.DefaultData+", or "+admin.DefaultAddress+")")
 	set.StringVar(&f.tokenFile, "admin-token-file", "", "a `FILE` with the host's admin token (default $"+adminTokenVariable+")")
 }
 
@@ -62,6 +63,13 @@ func (f *adminFlags) client() (*admin.Client, error) {
 	address := f.address
 	if address == "" {
 		address = os.Getenv(adminVariable)
+	}
+	if address == "" {
+		dir := os.Getenv(dataVariable)
+		if dir == "" {
+			dir = config.DefaultData
+		}
+		address = pebble.ReadHolder(dir).Contact // that of the host that has it open
 	}
 	if address == "" {
 		address = admin.DefaultAddress

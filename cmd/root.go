@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,22 +14,6 @@ import (
 	"github.com/kalpahost/kalpa/internal/admin"
 	"github.com/kalpahost/kalpa/internal/config"
 	"github.com/kalpahost/kalpa/storage"
-)
-
-// Exit codes.
-const (
-	// ExitOK: done; for serve: ended by SIGTERM or SIGINT, in order.
-	ExitOK = 0
-	// ExitFailure: something did not work: an address in use, a data folder that
-	// can't be opened, a shutdown that was cut short by a second signal.
-	ExitFailure = 1
-	// ExitUsage: the command line, or the configuration or plan file, is wrong; nothing was
-	// started.
-	ExitUsage = 2
-	// ExitViolation: kalpa sim has found that something does not hold which must.
-	ExitViolation = 3
-	// ExitDiverged: kalpa sim --verify has found that two runs of one seed differ.
-	ExitDiverged = 4
 )
 
 // Run runs one command line, without the program's name, and returns the exit
@@ -52,6 +37,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if e, ok := errors.AsType[*admin.Error](err); ok && e.Usage() {
 		return ExitUsage
+	}
+	if errors.Is(err, storage.ErrDamaged) {
+		return ExitDamaged
 	}
 	return ExitFailure
 }
@@ -78,7 +66,9 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 	root.SetVersionTemplate("kalpa {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newServe(), newChaos(), newSim(), newSoak(), newConfig(), newVersion())
+	root.AddCommand(newServe(), newChaos(), newSim(), newSoak(), newConfig(), newVersion(),
+		newStatus(), newSessions(), newObjects(), newAlarms(), newIsolates(), newEvents(),
+		newBackup(), newRestore(), newCheck(), newDoctor(), newMan(), newExitCodes())
 	return root
 }
 
@@ -101,7 +91,13 @@ func (e *hinted) Unwrap() error { return e.error }
 
 func unknownCommand(cmd *cobra.Command, name string) error {
 	e := &usageError{err: fmt.Errorf("unknown command %q", name), hint: "kalpa --help lists the commands"}
-	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+	near := cmd.SuggestionsFor(name)
+	for _, sub := range cmd.Commands() {
+		if slices.Contains(sub.SuggestFor, name) {
+			near = []string{sub.Name()} // it is what others call it, and not a slip
+		}
+	}
+	if len(near) > 0 {
 		e.hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return e
@@ -117,18 +113,22 @@ var elsewhere = map[string]string{
 
 // flagError adds to what the flag parser says which flag was meant.
 func flagError(cmd *cobra.Command, err error) error {
-	e := &usageError{err: err, hint: cmd.CommandPath() + " --help lists the flags"}
+	e := &usageError{err: err}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
+		e.hint = cmd.CommandPath() + " --help lists the flags"
 		return e
 	}
 	name := unknown.GetSpecifiedName()
 	for _, sub := range cmd.Commands() {
-		if sub.Flags().Lookup(name) != nil {
+		if sub.Flags().Lookup(name) != nil && (e.hint == "" || sub.Name() == "serve") { // which is what most mean
 			e.hint = "it is a flag of a command, and comes after it: " + sub.CommandPath() + " --" + name
-			return e
 		}
 	}
+	if e.hint != "" {
+		return e
+	}
+	e.hint = cmd.CommandPath() + " --help lists the flags"
 	if here, ok := elsewhere[name]; ok {
 		e.hint = "did you mean " + here + "?"
 		return e

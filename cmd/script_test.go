@@ -61,6 +61,7 @@ func (m leakless) Run() int {
 //	                      ends the client comes back
 //	disposed FILE         waits for the span of the disposal of the session's runtime
 //	                      in a trace file, and prints it
+//	exits CODE COMMAND    runs a command and checks its exit code
 //	quiet URL DURATION    checks that no alarm spins while nothing is to be done
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -78,6 +79,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": start, "signal": send, "ended": ended, "post": post, "post&": postAside, "get": get, "metrics": metrics, "until": until, "took": took,
 			"collect": collect, "collected": collected, "listen": listen, "disposed": disposed, "quiet": quiet,
+			"exits": exits,
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})
@@ -129,6 +131,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 			case word[0] == "admin":
 				env["ADMIN"] = word[1]
 				env["METRICS"] = strings.TrimSuffix(word[1], "healthz") + "metrics"
+				env["READY"] = strings.TrimSuffix(word[1], "healthz") + "readyz"
 			case word[0] == "client":
 				told <- env
 			}
@@ -194,6 +197,22 @@ func ended(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	case <-time.After(limit):
 		ts.Fatalf("still running after %v:\n%s", limit, p.stderr.String())
+	}
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = failed.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
 	}
 }
 

@@ -2,22 +2,36 @@ package cmd
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kalpahost/kalpa/storage"
 )
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	var out output
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "kalpa "+version())
-			return err
+			type is struct {
+				Version  string `json:"version"`
+				Revision string `json:"revision,omitempty"`
+				Go       string `json:"go"`
+				Platform string `json:"platform"`
+				Format   int    `json:"format"` // of the stores that it writes
+			}
+			v, revision := built()
+			return out.print(cmd.OutOrStdout(), is{v, revision, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, storage.FormatVersion},
+				func(w io.Writer) { fmt.Fprintln(w, "kalpa "+version()) })
 		},
 	}
+	out.add(cmd.Flags())
+	return cmd
 }
 
 // version says which build this is: the module's version, the revision that it was

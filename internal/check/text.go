@@ -17,7 +17,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 func (r *Report) Text(w io.Writer) {
 	fmt.Fprintf(w, "store     %s\n", r.Data)
 	if r.Readable {
-		fmt.Fprintf(w, "opened    %d times\n", r.Boot)
+		fmt.Fprintf(w, "boot      %d\n", r.Boot)
 		fmt.Fprintf(w, "tables    %d, %d bytes: every block was read\n", r.Tables, r.Bytes)
 		fmt.Fprintf(w, "rows      %d, %d bytes: every row was read\n", r.Rows, r.RowBytes)
 		var classes []string

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -271,7 +272,7 @@ func setBoot(dir string, boot uint32) error {
 	if boot > storage.MaxBoot {
 		return storage.ErrBootsExhausted
 	}
-	o := Options{Dir: dir}
+	o := Options{Dir: dir, Logger: slog.New(slog.DiscardHandler)}
 	o.fill()
 	f, err := openFolder(&o)
 	if err != nil {

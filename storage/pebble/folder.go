@@ -258,11 +258,7 @@ func (f *folder) close() error {
 }
 
 func (f *folder) lockError(err error) error {
-	// The lock itself fails with a bare errno; opening its file, with a PathError.
-	var opening *os.PathError
-	held := !errors.As(err, &opening) && (errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES)) ||
-		strings.Contains(err.Error(), "lock held by current process")
-	if !held {
+	if !held(err) {
 		return f.fail(err)
 	}
 	who := "another process"
@@ -273,6 +269,14 @@ func (f *folder) lockError(err error) error {
 		Op: "open", Path: f.dir, Err: fmt.Errorf("%w: %s", storage.ErrLocked, who),
 		Hint: "stop it, or give this one a data folder of its own",
 	}
+}
+
+// held tells whether a lock could not be had because somebody has it. The lock itself
+// fails with a bare errno; opening its file, with a PathError.
+func held(err error) bool {
+	var opening *os.PathError
+	return !errors.As(err, &opening) && (errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES)) ||
+		strings.Contains(err.Error(), "lock held by current process")
 }
 
 // fail explains an error of the file system.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -46,4 +47,14 @@ func readHolder(fs vfs.FS, dir string) (h Holder) {
 		}
 	}
 	return h
+}
+
+// InUse tells whether a process has the store in a folder open.
+func InUse(dir string) bool {
+	lock, err := pebble.LockDirectory(dir, vfs.Default)
+	if err != nil {
+		return held(err)
+	}
+	_ = lock.Close() // nothing was written
+	return false
 }

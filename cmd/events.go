@@ -1,0 +1,74 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kalpahost/kalpa/internal/admin"
+)
+
+func newEvents() *cobra.Command {
+	f := &whichFlags{}
+	past := false
+	cmd := &cobra.Command{
+		Use: "events", Short: "Follow what happens on a running host: builds, disposals, resets, losses", Args: noArgs,
+		Long: `events prints what happens on a running host as it happens, until it is interrupted: one
+line for each event; with --output json, one JSON object.
+
+` + targetRule,
+	}
+	f.add(cmd.Flags())
+	cmd.Flags().BoolVar(&past, "past", false, "begin with the latest "+strconv.Itoa(admin.MaxEvents)+", as far as the host remembers them")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		t, err := f.open(running)
+		if err != nil {
+			return err
+		}
+		ctx, stop := interruptible(cmd.Context())
+		defer stop()
+		out := cmd.OutOrStdout()
+		return t.Events(ctx, "", past, func(e admin.Event) error {
+			if f.out == outputJSON {
+				return json.NewEncoder(out).Encode(e)
+			}
+			_, err := fmt.Fprintln(out, eventText(e))
+			return err
+		})
+	}
+	return cmd
+}
+
+func eventText(e admin.Event) string {
+	s := e.At.Local().Format("15:04:05.000") + "  " + e.Type
+	for _, part := range [][2]string{{"session", e.Session}, {"object", joinID(e.Class, e.Name)}, {"server", e.Server}, {"tool", e.Tool}, {"reason", e.Reason}, {"detail", e.Detail}} {
+		if part[1] != "" {
+			s += "  " + part[0] + " " + part[1]
+		}
+	}
+	if e.Session == "" && e.Class == "" && e.Isolate != nil {
+		s += "  isolate " + strconv.Itoa(*e.Isolate)
+	}
+	if e.Objects > 0 {
+		s += "  objects " + strconv.Itoa(e.Objects)
+	}
+	return s
+}
+
+func joinID(class, name string) string {
+	if class == "" {
+		return ""
+	}
+	return class + "/" + name
+}
+
+// interruptible is a context that ends with an interrupt, which is how a command that
+// goes on ends in order.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+}
