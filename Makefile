@@ -53,6 +53,10 @@ sim: ## simulate SEEDS=1-2000, each twice; then let it find what is broken on pu
 	GOGC=400 GOMEMLIMIT=4GiB $(GO) run ./cmd/kalpa sim --seeds $(SEEDS) --verify
 	GOGC=400 GOMEMLIMIT=4GiB $(GO) test -count=1 -timeout 20m -run 'TestTeeth$$' -v ./sim
 
+.PHONY: pebble
+pebble: ## random operations on the store, with crashes, failing writes and turned bits
+	$(GO) test -count=1 -timeout 20m -run 'Metamorphic|PowerCut|KillTakes' -v ./storage/pebble -pebble.seeds 60
+
 # How long make soak goes on.
 FOR ?= 5m
 

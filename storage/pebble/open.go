@@ -62,7 +62,8 @@ type Options struct {
 	// Committer has the bounds of the queue and of groups. Its Fatal is not used.
 	Committer storage.CommitterOptions
 
-	unwitnessed bool // it is opened whatever the witness says
+	unwitnessed bool                  // it is opened whatever the witness says
+	tune        func(*pebble.Options) // by tests, which set it
 }
 
 func (o *Options) fill() {
@@ -225,6 +226,9 @@ func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
+	}
+	if o.tune != nil {
+		o.tune(opts)
 	}
 	if o.Durability == storage.Relaxed {
 		opts.FS = relaxedFS{opts.FS}
