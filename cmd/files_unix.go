@@ -10,5 +10,5 @@ func grantedFiles() uint64 {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
 		return 1 << 20
 	}
-	return uint64(l.Cur)
+	return l.Cur
 }

@@ -81,12 +81,12 @@ func (h *host) reload(next *config.Config) error {
 	}
 	h.door.configure(next, a)
 	h.connections.Set(h.mostConnections(next.MaxConnections))
-	h.level.Set(levelOf(next.Log.Level))
 	if pair != nil {
 		h.certificate.use(next.TLS, pair, seen)
 	}
 	h.live.Store(next)
 	h.log.Info("configuration reloaded", "servers", len(servers))
+	h.level.Set(levelOf(next.Log.Level))
 	return nil
 }
 
