@@ -20,6 +20,7 @@ import (
 	"github.com/kalpahost/kalpa/internal/admin"
 	"github.com/kalpahost/kalpa/internal/auth"
 	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/internal/console"
 	"github.com/kalpahost/kalpa/internal/guard"
 	"github.com/kalpahost/kalpa/internal/limit"
 	"github.com/kalpahost/kalpa/internal/telemetry"
@@ -195,7 +196,7 @@ func (h *host) start() (err error) {
 		h.api = admin.New(admin.Options{
 			Host: h.actors, Sessions: h.sessions, Store: h.store, Logger: logger, About: h.about(),
 			Health: http.HandlerFunc(h.healthz), Ready: http.HandlerFunc(h.readyz), Metrics: h.telemetry.Handler(),
-			Draining: h.draining.Load, Token: token,
+			Draining: h.draining.Load, Token: token, Servers: h.fares, Console: console.Handler(),
 		})
 		h.health = h.serve(h.admin, h.api)
 	}
@@ -449,7 +450,7 @@ func (h *host) contact() string {
 func (h *host) about() admin.About {
 	a := admin.About{Version: version(), PID: os.Getpid(), Data: h.store.Dir(), Durability: h.c.Durability}
 	for _, s := range h.config().Servers {
-		a.Servers = append(a.Servers, admin.Hosted{Name: s.Name, URL: h.url(s.Name), Runs: runs(s)})
+		a.Servers = append(a.Servers, h.hosted(s))
 	}
 	return a
 }

@@ -106,6 +106,9 @@ var rules = []rule{
 		why: "the admin API is about objects and sessions, not about the servers behind them or where it is configured",
 	},
 	{
+		of: "internal/console", only: []string{}, why: "the console asks the admin API, as any client does: it is files, and knows nothing",
+	},
+	{
 		of: "internal/telemetry", only: []string{}, why: "it turns on what others measure, and need not know what that is",
 	},
 	{
