@@ -83,7 +83,13 @@ func TestAHandlerOfASchedulesOwnerThatRunsForTooLongIsGivenUp(t *testing.T) {
 				t.Fatal("it was ended before its time")
 			}
 			if !passes(w.clock, time.Minute, func() bool { return w.ended.Load() == 1 && w.begun.Load() == 2 }) {
-				t.Errorf("begun %d times, ended %d", w.begun.Load(), w.ended.Load())
+				t.Fatalf("begun %d times, ended %d", w.begun.Load(), w.ended.Load())
+			}
+			if destroy {
+				return
+			}
+			if retry := w.retry.Load(); retry != 1 {
+				t.Errorf("the second run is retry %d: the first one's failure was not counted", retry)
 			}
 		})
 	}
@@ -98,6 +104,7 @@ type stuck struct {
 type stuckWorld struct {
 	clock        *clock.Fake
 	begun, ended atomic.Int64
+	retry        atomic.Int64 // of the last run
 }
 
 func (s *stuck) wait(ctx context.Context) error {
@@ -109,8 +116,11 @@ func (s *stuck) wait(ctx context.Context) error {
 	})
 }
 
-func (s *stuck) Alarm(ctx context.Context, _ alarm.Info) error { return s.wait(ctx) }
-func (s *stuck) Destroy(ctx context.Context) error             { return s.wait(ctx) }
+func (s *stuck) Alarm(ctx context.Context, info alarm.Info) error {
+	s.w.retry.Store(int64(info.Retry))
+	return s.wait(ctx)
+}
+func (s *stuck) Destroy(ctx context.Context) error { return s.wait(ctx) }
 
 func newStuck(t *testing.T, destroy bool) *stuckWorld {
 	t.Helper()

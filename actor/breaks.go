@@ -25,6 +25,9 @@ type lastBreak struct {
 	err    *Error
 	reset  alarm.Reset
 	failed *failedRun
+	// cut is the error that the handler of a schedule's owner came to, which the object
+	// has ended by this reset.
+	cut error
 }
 
 // failedRun is a run of an alarm that its object has ended by a reset. It counts
@@ -54,7 +57,25 @@ func (b *breaks) add(id storage.ID, l lastBreak) {
 	if l.failed == nil {
 		l.failed = before.failed // it may not be in its row yet
 	}
+	if l.cut == nil {
+		l.cut = before.cut
+	}
 	b.by[id] = l
+}
+
+// takeCut is the failure of a handler of a schedule's owner that has not been counted
+// yet.
+func (b *breaks) takeCut(id storage.ID) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l, ok := b.by[id]
+	if ok && l.cut != nil {
+		err := l.cut
+		l.cut = nil
+		b.by[id] = l
+		return err
+	}
+	return nil
 }
 
 func (b *breaks) last(id storage.ID) *Error {

@@ -32,6 +32,10 @@ type entry struct {
 	// active there is a token in the mailbox for each of them.
 	queue []envelope
 	bytes int64 // of what is in it
+	// claiming: the store was asked for an epoch, and the watchdog has looked so often
+	// since.
+	claiming bool
+	looks    uint32
 }
 
 type entryState uint8
@@ -170,20 +174,41 @@ func (h *Host) enqueue(id storage.ID, e envelope) error {
 
 // claim begins the next incarnation of an object whose entry is starting.
 func (h *Host) claim(id storage.ID, create func() Machine) {
+	s := h.dir.shard(id)
+	s.mu.Lock()
+	en := s.entries[id]
+	en.claiming, en.looks = true, 0
+	s.mu.Unlock()
 	h.o.Store.Claim(id, func(epoch uint64, err error) {
-		if err != nil {
+		s.mu.Lock()
+		waits := s.entries[id] == en && en.claiming
+		en.claiming, en.looks = false, 0
+		s.mu.Unlock()
+		switch {
+		case !waits: // any more
+			if err == nil {
+				h.o.Store.Release(id, epoch)
+			}
+		case err != nil:
 			h.abandon(id, &Error{Op: "start", ID: id, Err: err})
-			return
+		default:
+			newIncarnation(h, id, epoch, create()).spawn()
 		}
-		newIncarnation(h, id, epoch, create()).spawn()
 	})
 }
 
 // abandon gives up an entry that could not be started.
 func (h *Host) abandon(id storage.ID, err error) {
+	defer h.looked()
 	s := h.dir.shard(id)
 	s.mu.Lock()
-	queue := s.entries[id].queue
+	en := s.entries[id]
+	if en == nil || en.inc != nil {
+		s.mu.Unlock()
+		return
+	}
+	queue := en.queue
+	en.claiming = false
 	delete(s.entries, id)
 	s.mu.Unlock()
 	failAll(queue, err)

@@ -397,7 +397,7 @@ func (inc *incarnation) condemn(e *Error) bool {
 func (inc *incarnation) bury() {
 	e := inc.broken.Load()
 	inc.h.meters.reset(inc.isolate.n, e.Cause)
-	inc.h.breaks.add(inc.id, lastBreak{e, inc.reset(e.Cause), inc.failedRun(e)})
+	inc.h.breaks.add(inc.id, lastBreak{e, inc.reset(e.Cause), inc.failedRun(e), inc.cut(e)})
 	if inc.overran.Load() {
 		inc.isolate.abandon(inc)
 		if inc.turns.Load()%2 == 0 {
@@ -443,10 +443,23 @@ func (inc *incarnation) abort(op string, reason error) {
 // making, nil for none. One that the object is only caught in costs no retry.
 func (inc *incarnation) failedRun(e *Error) *failedRun {
 	row := inc.handling.Load()
-	if row == nil || !e.own && (e.Cause != MemoryLimit || !inc.asked.Load()) {
+	if row == nil || !inc.brought(e) {
 		return nil
 	}
 	return &failedRun{row: *row, at: inc.h.o.Clock.Now(), err: e}
+}
+
+// cut is failedRun for the handler of a schedule's owner.
+func (inc *incarnation) cut(e *Error) error {
+	if inc.handling.Load() != nil || inc.alarms.Load()%2 == 0 || !inc.brought(e) {
+		return nil
+	}
+	return e
+}
+
+// brought: the object has brought the reset about.
+func (inc *incarnation) brought(e *Error) bool {
+	return e.own || e.Cause == MemoryLimit && inc.asked.Load()
 }
 
 // touch notes that the incarnation handles an event. It does so by the monotonic clock:

@@ -19,6 +19,7 @@ func (s sized) Size() int { return int(s) }
 func TestWhatWaitsForAnObjectIsBoundedI12(t *testing.T) {
 	a, b := storage.ID{Class: "victim", Name: "a"}, storage.ID{Class: "victim", Name: "b"}
 	w := newWard(t, actor.Options{MaxQueued: 4, MaxQueuedBytes: 100, MaxQueuedFor: 5 * time.Second, EvictAfter: -1})
+	w.clock.Advance(time.Minute) // age is not counted from the host's beginning
 	busy := func() (free func()) {
 		t.Helper()
 		w.eventually("the queue is empty", func() bool { return w.answer(w.call("a", nil)) == nil })

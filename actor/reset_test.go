@@ -110,6 +110,7 @@ type slowDisk struct {
 	mu      sync.Mutex
 	reads   chan struct{}
 	commits chan struct{}
+	claims  chan struct{}
 	fail    error
 	waiting int
 }
@@ -125,10 +126,33 @@ func (d *slowDisk) hold(reads, commits bool) {
 	}
 }
 
+// holdClaims holds back the answer to every claim.
+func (d *slowDisk) holdClaims() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.claims = make(chan struct{})
+}
+
+func (d *slowDisk) Claim(id storage.ID, done func(uint64, error)) {
+	d.mu.Lock()
+	on := d.claims
+	d.mu.Unlock()
+	d.Store.Claim(id, func(epoch uint64, err error) {
+		if on == nil {
+			done(epoch, err)
+			return
+		}
+		go func() {
+			d.wait(on)
+			done(epoch, err)
+		}()
+	})
+}
+
 func (d *slowDisk) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, c := range []*chan struct{}{&d.reads, &d.commits} {
+	for _, c := range []*chan struct{}{&d.reads, &d.commits, &d.claims} {
 		if *c != nil {
 			close(*c)
 			*c = nil
@@ -241,6 +265,16 @@ func TestEachCauseOfAResetComesAboutAndIsTold(t *testing.T) {
 				w.eventually("it reads", func() bool { return w.disk.holds() == 1 })
 				w.clock.Advance(longer)
 				return w.answer(failed)
+			}},
+		{"a claim that is not answered", actor.StorageTimeout, "Durable Object storage operation exceeded timeout which caused object to be reset.", reset + overloaded + transient,
+			actor.Options{}, func(w *ward) error {
+				w.disk.holdClaims()
+				failed := w.call("a", nil)
+				w.eventually("it is claimed", func() bool { return w.disk.holds() == 1 })
+				w.clock.Advance(longer)
+				err := w.answer(failed)
+				w.disk.release() // the answer that comes too late starts nothing
+				return err
 			}},
 		{"a commit that is not confirmed", actor.StorageTimeout, "Durable Object storage operation exceeded timeout which caused object to be reset.", reset + overloaded + transient,
 			actor.Options{}, func(w *ward) error {

@@ -52,7 +52,7 @@ func (inc *incarnation) wake(t *Turn, ran func(error), info alarm.Info) {
 		}
 		inc.beginAll(t, work.Runs)
 		if work.Alarm {
-			inc.runHandler(t, info, func(_ *Turn, err error) {
+			ran := func(_ *Turn, err error) {
 				outcome := alarm.Succeeded
 				if err != nil {
 					outcome = alarm.Retried // for as long as a source wants it
@@ -61,7 +61,12 @@ func (inc *incarnation) wake(t *Turn, ran func(error), info alarm.Info) {
 				if err := inc.keeper.AlarmRan(err); err != nil {
 					inc.breakWith(err)
 				}
-			})
+			}
+			if cut := inc.h.breaks.takeCut(inc.id); cut != nil {
+				ran(t, cut) // it has run, and the reset was its failure
+				return nil
+			}
+			inc.runHandler(t, info, ran)
 		}
 		return nil
 	})

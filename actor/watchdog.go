@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/kalpahost/kalpa/storage"
 )
 
 // The watchdog looks at each incarnation about once a second, on the sweep's
@@ -83,8 +85,15 @@ func (h *Host) watch(s *shard) {
 	}
 	var all []late
 	s.mu.Lock()
-	for _, en := range s.entries {
+	var stuck []storage.ID
+	for id, en := range s.entries {
 		if en.inc == nil {
+			if en.claiming {
+				en.looks++
+			}
+			if time.Duration(en.looks)*look >= storageLimit {
+				stuck = append(stuck, id)
+			}
 			continue
 		}
 		if e := en.inc.overdue(); e != nil {
@@ -92,6 +101,12 @@ func (h *Host) watch(s *shard) {
 		}
 	}
 	s.mu.Unlock()
+	slices.SortFunc(stuck, byID)
+	for _, id := range stuck {
+		e := &Error{Op: "start", ID: id, Cause: StorageTimeout, Err: fmt.Errorf("it has not been claimed for %v", storageLimit)}
+		h.log.Error("object could not be started", "object", id.String(), "error", e)
+		h.abandon(id, e)
+	}
 	slices.SortFunc(all, func(a, b late) int { return cmp.Compare(a.inc.epoch, b.inc.epoch) })
 	for _, l := range all {
 		h.log.Error("object overran and is reset", "object", l.inc.id.String(), "epoch", l.inc.epoch, "cause", l.e.Cause.String(), "error", l.e)
