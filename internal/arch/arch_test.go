@@ -102,7 +102,7 @@ var rules = []rule{
 		of: "internal/config", only: []string{}, why: "configuration is pure: bytes in, values out",
 	},
 	{
-		of: "internal/admin", only: []string{"actor", "mcp/session", "storage"},
+		of: "internal/admin", only: []string{"actor", "alarm", "mcp/session", "storage"},
 		why: "the admin API is about objects and sessions, not about the servers behind them or where it is configured",
 	},
 	{
