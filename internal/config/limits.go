@@ -26,5 +26,5 @@ var LimitKeys = []Setting{
 	{"max_cpu", "max-cpu", DurationOrNever, Never, "DURATION", "processor time of the same, in all; beyond it the server is ended; 0: any", nil},
 	{"max_processes", "max-processes", CountOrNone, 256, "N", "processes of the same; beyond it the server is ended; 0: any", nil},
 	{"max_files", "max-files", CountOrNone, 4096, "N", "files that each of its processes may have open; 0: as many as the system grants", nil},
-	{"crash_limit", "crash-limit", CountOrNone, 5, "N", "servers that end by themselves one after the other, shortly after their start, before the next waits; 0: none ever waits", nil},
+	{"crash_limit", "crash-limit", CountOrNone, 5, "N", "servers that end one after the other before they have said anything; then the next starts wait, up to a minute; 0: none ever waits", nil},
 }

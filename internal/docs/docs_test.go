@@ -81,6 +81,8 @@ func content(name string) (string, error) {
 		for _, c := range keys {
 			fmt.Fprintf(&s, "| `%s` | %s | %s | %s |\n", c.Key, kind(c.Kind), code(c.Format(c.Default)), c.Usage)
 		}
+	case "threats":
+		s.WriteString(threatTable())
 	case "points":
 		fmt.Fprint(&s, "| point | |\n|---|---|\n")
 		for _, p := range actor.Points() {
