@@ -24,6 +24,9 @@ const (
 	// ExitDamaged: kalpa check has found that something is lost, or a store could not be
 	// opened because it is damaged.
 	ExitDamaged = 5
+	// ExitWorn: kalpa serve has ended in order because too many turns that overran can't
+	// be ended. It should be started again.
+	ExitWorn = 6
 )
 
 // exitCodes are the exit codes of all commands, in words.
@@ -37,6 +40,7 @@ var exitCodes = []struct {
 	{ExitViolation, "kalpa sim and kalpa soak: something does not hold that must"},
 	{ExitDiverged, "kalpa sim: two runs of one seed differ"},
 	{ExitDamaged, "the store is damaged: kalpa check has found that something is lost, or a command could not open it for that"},
+	{ExitWorn, "kalpa serve has ended in order, for a service manager to start it again: more than 64 turns of objects overran and could not be stopped"},
 }
 
 // newExitCodes is a topic of help: kalpa help exit-codes.

@@ -41,6 +41,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.Is(err, storage.ErrDamaged) {
 		return ExitDamaged
 	}
+	if errors.Is(err, errWorn) {
+		return ExitWorn
+	}
 	return ExitFailure
 }
 

@@ -111,6 +111,8 @@ func serve(ctx context.Context, c *config.Config, load func() (*config.Config, c
 	defer rest()
 	go h.beat(beating)
 
+	look := time.NewTicker(wornEvery)
+	defer look.Stop()
 	var failed error
 	for serving := true; serving; {
 		serving = false
@@ -120,6 +122,12 @@ func serve(ctx context.Context, c *config.Config, load func() (*config.Config, c
 		case <-ctx.Done():
 		case failed = <-h.failed:
 			logger.Error("ending", "error", failed)
+		case <-look.C:
+			if failed = worn(h.actors); failed == nil {
+				serving = true
+				continue
+			}
+			logger.Error("ending in order, to be started again", "error", failed)
 		case <-hangup:
 			serving = true
 			next, notes, err := load()
