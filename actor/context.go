@@ -11,10 +11,12 @@ import (
 // turn.
 type lazy struct {
 	mu    sync.Mutex
-	real  *life // nil: nobody has asked
-	over  bool
-	cause error // once it is over
+	real  *life  // nil: nobody has asked
+	cause *error // nil: it is not over
 }
+
+// noCause is that of a context whose code has returned.
+var noCause error
 
 type life struct {
 	context.Context
@@ -27,14 +29,14 @@ func (l *lazy) under(parent context.Context) context.Context {
 	defer l.mu.Unlock()
 	if l.real == nil {
 		ctx, end := context.WithCancelCause(parent)
-		if l.real = (&life{ctx, end}); l.over {
-			end(l.cause)
+		if l.real = (&life{ctx, end}); l.cause != nil {
+			end(*l.cause)
 		}
 	}
 	return l.real.Context
 }
 
-// so far is the real one if anybody has asked for it, and its parent otherwise.
+// soFar is the real one if anybody has asked for it, and its parent otherwise.
 func (l *lazy) soFar(parent context.Context) context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,10 +50,13 @@ func (l *lazy) soFar(parent context.Context) context.Context {
 func (l *lazy) end(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
+	if l.cause != nil {
 		return
 	}
-	l.over, l.cause = true, cause
+	if l.cause = &noCause; cause != nil {
+		kept := cause
+		l.cause = &kept
+	}
 	if l.real != nil {
 		l.real.end(cause)
 	}
@@ -60,7 +65,7 @@ func (l *lazy) end(cause error) {
 // err is that of the context. Whoever asks for the cause next finds a real one.
 func (l *lazy) err(parent context.Context) error {
 	l.mu.Lock()
-	over := l.over || l.real != nil
+	over := l.cause != nil || l.real != nil
 	l.mu.Unlock()
 	if !over && parent.Err() == nil {
 		return nil

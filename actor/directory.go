@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -151,6 +152,8 @@ func (h *Host) enqueue(id storage.ID, e envelope) error {
 	s.mu.Lock()
 	en := s.entries[id]
 	if en == nil {
+		// The names may be parts of a request, which they must not keep in memory.
+		id = storage.ID{Class: strings.Clone(id.Class), Name: strings.Clone(id.Name)}
 		en = &entry{}
 		s.entries[id] = en
 		h.put(en, e)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -117,6 +118,20 @@ func TestWhatComesTooLateIsNotTold(t *testing.T) {
 	for _, want := range []string{"hello", "closed", "poked"} {
 		if got := <-heard; got != want {
 			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+}
+
+// An address is a part of a request's head, which is garbage when it has been answered.
+func TestAnObjectInMemoryKeepsNothingOfTheRequestThatHasNamedIt(t *testing.T) {
+	h, id, _, wake := listening(t)
+	inc := wake()
+	if inc.id != id || unsafe.StringData(inc.id.Name) == unsafe.StringData(id.Name) || unsafe.StringData(inc.id.Class) == unsafe.StringData(id.Class) {
+		t.Error("its names are those of who has called it")
+	}
+	for listed := range h.dir.all() {
+		if unsafe.StringData(listed.Name) != unsafe.StringData(inc.id.Name) {
+			t.Error("it is listed under another name")
 		}
 	}
 }

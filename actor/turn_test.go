@@ -13,7 +13,7 @@ import (
 // A batch holds for each key what was done to it last, however many there are.
 func TestBatchHoldsTheLastWriteOfEachKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		turn := &Turn{inc: &incarnation{id: storage.ID{Class: "c", Name: "n"}}}
+		turn := &Turn{inc: &incarnation{h: &Host{o: Options{DirtyLimit: 1 << 20}}, id: storage.ID{Class: "c", Name: "n"}}}
 		model := map[string]string{}
 		keys := rapid.IntRange(1, 3*fewPuts).Draw(t, "keys")
 		for i := range rapid.IntRange(1, 150).Draw(t, "writes") {
