@@ -69,7 +69,7 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 	root.SetVersionTemplate("kalpa {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newServe(), newChaos(), newSim(), newSoak(), newConfig(), newVersion(),
+	root.AddCommand(newServe(), newChaos(), newSim(), newSoak(), newConfig(), newToken(), newVersion(),
 		newStatus(), newSessions(), newObjects(), newAlarms(), newIsolates(), newEvents(),
 		newBackup(), newRestore(), newCheck(), newDoctor(), newMan(), newExitCodes())
 	return root

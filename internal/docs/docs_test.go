@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/cmd"
+	"github.com/kalpahost/kalpa/internal/admin"
 	"github.com/kalpahost/kalpa/internal/config"
 	"github.com/kalpahost/kalpa/internal/guarantees"
 )
@@ -92,6 +94,15 @@ func content(name string) (string, error) {
 		fmt.Fprint(&s, "| cause | retryable | sentence |\n|---|---|---|\n")
 		for _, c := range actor.Causes() {
 			fmt.Fprintf(&s, "| `%s` | %s | %s |\n", c, map[bool]string{true: "yes", false: "no"}[c.Transient()], c.Sentence())
+		}
+	case "cli":
+		s.WriteString(cmd.Reference())
+	case "exit-codes":
+		s.WriteString(cmd.ExitCodes())
+	case "events":
+		fmt.Fprint(&s, "| type | |\n|---|---|\n")
+		for _, e := range admin.EventTypes {
+			fmt.Fprintf(&s, "| `%s` | %s |\n", e[0], e[1])
 		}
 	case "guarantees":
 		s.WriteString(guarantees.CellTable())
