@@ -20,6 +20,11 @@
 // Some tests build a second kalpa, with the tag seams, take a part out of it with
 // KALPA_SEAMS, and see the story fail that the part is for (idle_test.go).
 //
+// # Browser
+//
+// browser drives Chromium (js/browser.mjs, with playwright-core) for the tests of the
+// console. Without one they are skipped, and say so; with KALPA_E2E_REQUIRE=1 they fail.
+//
 // # Node
 //
 // Tests with TypeScript in them need Node 20 or newer and npm; package-lock.json

@@ -5,9 +5,10 @@ import { clockTime, hostNow } from "./format.js";
 const height = 170, left = 52, right = 10, top = 10, bottom = 22;
 
 // chart makes a chart of samples. lines are {name, class, of: sample -> number or null},
-// where null is a gap; format turns a value into words. empty is what is said when there
-// is nothing to draw. The result has the element, and draw(samples).
-export function chart({ title, note, window, lines, format, empty }) {
+// where null is a gap; format turns a value into words; log: a step up is ten times as
+// much. empty is what is said when there is nothing to draw. The result has the element,
+// and draw(samples).
+export function chart({ title, note, window, lines, format, empty, log = false }) {
   const svg = s("svg", { height, role: "img", tabindex: 0 });
   const read = h("span", { class: "read" });
   const nothing = h("p", { class: "nothing" }, empty);
@@ -26,11 +27,11 @@ export function chart({ title, note, window, lines, format, empty }) {
     const x = at => left + (Date.parse(at) - begin) / (end - begin) * (width - left - right);
     const shown = samples.filter(p => Date.parse(p.at) >= begin);
     const values = shown.flatMap(p => lines.map(l => l.of(p))).filter(v => v !== null);
-    const { max, step } = nice(Math.max(0, ...values));
-    const y = v => height - bottom - v / max * (height - top - bottom);
+    const { share, ticks } = (log ? decades : linear)(values);
+    const y = v => height - bottom - share(v) * (height - top - bottom);
     const parts = [];
-    for (let v = 0; v <= max * 1.001; v += step) {
-      parts.push(s("line", { class: v ? "grid" : "axis", x1: left, x2: width - right, y1: y(v), y2: y(v) }),
+    for (const v of ticks) {
+      parts.push(s("line", { class: share(v) ? "grid" : "axis", x1: left, x2: width - right, y1: y(v), y2: y(v) }),
         s("text", { class: "tick end", x: left - 7, y: y(v) + 4 }, format(v)));
     }
     for (let m = 0; m <= window / 60; m += 5) {
@@ -95,10 +96,20 @@ export function chart({ title, note, window, lines, format, empty }) {
   return { element, draw: all => { samples = all; draw(); } };
 }
 
-// nice is where an axis ends that has to reach a value, in at most five steps.
-function nice(most) {
-  if (most <= 0) return { max: 1, step: 1 };
+// An axis has ticks, and the share of its height at which a value is.
+
+// linear begins at zero, and has at most five steps.
+function linear(values) {
+  const most = Math.max(0, ...values);
   const power = 10 ** Math.floor(Math.log10(most / 4));
-  const step = [1, 2, 2.5, 5, 10].map(m => m * power).find(m => m * 4 >= most * 0.999);
-  return { step, max: step * Math.ceil(most / step * 0.999) };
+  const step = most > 0 ? [1, 2, 2.5, 5, 10].map(m => m * power).find(m => m * 4 >= most * 0.999) : 1;
+  const steps = most > 0 ? Math.ceil(most / step * 0.999) : 1;
+  return { share: v => v / (step * steps), ticks: Array.from({ length: steps + 1 }, (_, n) => n * step) };
+}
+
+// decades goes from one power of ten to another.
+function decades(values) {
+  if (values.length === 0) values = [1e-3, 1];
+  const low = Math.floor(Math.log10(Math.min(...values)) + 1e-9), high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...values)) - 1e-9));
+  return { share: v => (Math.log10(v) - low) / (high - low), ticks: Array.from({ length: high - low + 1 }, (_, n) => 10 ** (low + n)) };
 }

@@ -20,7 +20,7 @@ export function overview() {
       lines: [{ name: "settled", class: "s1", of: p => p.rate }, { name: "lost", class: "bad", of: p => p.lost / 5 }],
     }),
     chart({
-      title: "Latency", window, format: took, note: "from a request's admission to its answer", empty: "No request was settled in the last 15 minutes.",
+      title: "Latency", window, format: took, log: true, note: "from a request's admission to its answer", empty: "No request was settled in the last 15 minutes.",
       lines: [{ name: "p50", class: "s1", of: p => p.latency.p50 || null }, { name: "p99", class: "s3", of: p => p.latency.p99 || null }],
     }),
   ];
@@ -67,15 +67,16 @@ function tiles(o) {
   const r = o.requests, lost = r.outcomes.lost ?? 0;
   const all = [
     ["resident runtimes", count(o.resident)],
-    ["objects in memory", count(Object.values(o.in_memory).reduce((a, b) => a + b, 0))],
-    ["requests a second", short(r.rate), "over the last minute"],
-    ["latency p50 / p99", r.latency.p50 ? took(r.latency.p50) + " / " + took(r.latency.p99) : "–", "over the last minute"],
+    ["in memory", count(Object.values(o.in_memory).reduce((a, b) => a + b, 0)), Object.entries(o.in_memory).map(([k, n]) => k + " " + count(n)).join("\n")],
+    ["requests / s", short(r.rate), "over the last minute"],
+    ["latency p50", r.latency.p50 ? took(r.latency.p50) : "–", "over the last minute"],
+    ["latency p99", r.latency.p50 ? took(r.latency.p99) : "–", "over the last minute"],
     ["settled", count(r.settled), Object.entries(r.outcomes).map(([k, n]) => k + " " + count(n)).join("\n")],
     ["lost executions", count(lost), "since the host was started", lost > 0 && "bad"],
     ["alarms set", o.alarms.pending === undefined ? "…" : count(o.alarms.pending), `fired ${count(o.alarms.fired)}, failed ${count(o.alarms.failed)}`],
     ["overdue", o.alarms.overdue > 1 ? took(o.alarms.overdue) : "none", "how late the earliest alarm is", o.alarms.overdue > 5 && "bad"],
     ["on disk", o.storage ? bytes(o.storage.bytes) : "–", o.storage && `${count(o.storage.commits)} commits in ${count(o.storage.groups)} groups`],
-    ["Go heap", bytes(o.process.heap), plural(o.process.goroutines, "goroutine")],
+    ["Go heap", bytes(o.process.heap), `${plural(o.process.goroutines, "goroutine")}, ${bytes(o.process.memory)} from the system`],
   ];
   keyed($("#tiles"), all, t => t[0], t => h("li", {}, h("b"), h("span", {}, t[0])), (li, [, value, title, kind]) => {
     text(li.firstChild, value);

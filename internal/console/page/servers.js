@@ -1,7 +1,7 @@
 // The servers, and how they fare.
 import { $, h, keyed, text, fill } from "./dom.js";
 import { get } from "./api.js";
-import { bytes, plural, setTime, time, took } from "./format.js";
+import { bytes, hostNow, plural, setTime, time, took } from "./format.js";
 import { every } from "./events.js";
 import { failure } from "./trouble.js";
 
@@ -54,9 +54,11 @@ function update(body, s) {
   }
   const retry = summary.querySelector(".retry");
   if (!s.crashes) return fill(retry);
-  if (retry.dataset.at !== s.retry_at + s.crashes) {
-    retry.dataset.at = s.retry_at + s.crashes;
-    fill(retry, " · " + plural(s.crashes, "crash", "crashes") + " in a row", s.retry_at && [", tried again ", h("time")]);
+  const now = [s.retry_at, s.crashes, Date.parse(s.retry_at) > hostNow()].join();
+  if (retry.dataset.now !== now) {
+    retry.dataset.now = now;
+    fill(retry, " · " + plural(s.crashes, "crash", "crashes") + " in a row", s.retry_at && (Date.parse(s.retry_at) > hostNow() ? [", not started before ", h("time")] : ", may be tried now"));
   }
-  if (s.retry_at) setTime(retry.querySelector("time"), s.retry_at);
+  const until = retry.querySelector("time");
+  if (until) setTime(until, s.retry_at);
 }

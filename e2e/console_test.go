@@ -1,0 +1,353 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// console is where the console of a host with an admin listener is.
+func (h *host) console() string { return strings.TrimSuffix(h.metrics, "metrics") }
+
+// happened is the selector of an event of the feed.
+func happened(kind, session string) string {
+	return fmt.Sprintf(`#feed li[data-type=%q][data-session=%q]`, kind, session)
+}
+
+// What happens to a session is in the feed as it happens, and in the session's own
+// timeline; and the buttons do what they say.
+func TestConsoleShowsWhatHappensAndDoesWhatItSays(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	h := serve(t, hosting{flags: withAdmin})
+	b.open(h.console(), nil)
+	b.see(`#host-state:text("serving")`)
+	b.see(`#feed-state:text("live")`)
+	b.see(`#no-rows:text("No sessions yet")`)
+	b.see(`#no-events`)
+
+	c := h.session()
+	b.see(happened("session.opened", c.session))
+	b.see(happened("runtime.built", c.session))
+	b.click(fmt.Sprintf(`#rows tr[data-key=%q]`, c.session))
+	b.see(`#session[open] h2:has-text("` + c.session + `")`)
+	b.see(`#timeline li:has-text("runtime built")`)
+	b.see(`#session p:text("It owes nothing.")`)
+
+	// A runtime whose session owes an answer is not disposed of, unless that is meant.
+	waits := c.begin(call("7", "sleep", `{"ms":600000}`))
+	b.see(`#waiting tr:has-text("tools/call sleep")`)
+	b.click(`#session button:text("Dispose runtime")`)
+	b.until(`document.activeElement.textContent === "Cancel"`)
+	b.click(`#confirm button.first`)
+	b.see(`#confirm .failure:has-text("owes the answers to 1 requests") .hint:has-text("force")`)
+	b.click(`#force`)
+	b.click(`#confirm button.first`)
+	b.gone(`#confirm[open]`)
+	if m := waits.opened(t).answer(); m.Error == nil || m.Error.Code != -32010 {
+		t.Errorf("the runtime was disposed of, and the call: %+v", m)
+	}
+	b.see(`#timeline li:has-text("execution lost: tools/call sleep (aborted)")`)
+	b.see(`#timeline li:has-text("runtime disposed: an operator asked for it")`)
+
+	// A reset, with its cause.
+	if got := c.post(call("8", "incr", `{}`)).result().text(); got != "1" {
+		t.Fatalf("incr: %q", got)
+	}
+	b.see(`#timeline li:has-text("tools/call incr: result in")`)
+	b.until(`document.querySelector("#session .pill").textContent === "resident"`)
+	waits = c.begin(call("9", "sleep", `{"ms":600000}`))
+	b.see(`#waiting tr:has-text("tools/call sleep")`)
+	b.click(`#session button:text-is("Reset")`)
+	b.choose(`#cause`, "memory_limit")
+	b.click(`#confirm button.first`)
+	b.gone(`#confirm[open]`)
+	if m := waits.opened(t).answer(); m.Error == nil || !strings.Contains(string(m.Error.Data), `"reason":"memory_limit"`) {
+		t.Errorf("the session was reset, and the call: %+v", m)
+	}
+	b.see(`#timeline li:has-text("session reset: memory_limit, asked for in the console")`)
+	b.see(`#timeline li:has-text("execution lost: tools/call sleep (memory_limit)")`)
+	b.press("Escape")
+	b.gone(`#session[open]`)
+	for _, kind := range []string{"object.reset", "execution.lost", "runtime.disposed"} {
+		b.see(happened(kind, c.session))
+	}
+
+	// An isolate: all of them.
+	if got := c.post(call("10", "incr", `{}`)).result().text(); got != "2" {
+		t.Fatalf("incr: %q", got)
+	}
+	isolates := b.texts(`#isolates li .many`)
+	in := slices.IndexFunc(isolates, func(s string) bool { return strings.HasPrefix(s, "1 resident") })
+	for in < 0 {
+		isolates = b.texts(`#isolates li .many`)
+		in = slices.IndexFunc(isolates, func(s string) bool { return strings.HasPrefix(s, "1 resident") })
+	}
+	b.click(fmt.Sprintf(`#isolates button[aria-label="Reset isolate %d"]`, in))
+	b.click(`#confirm button.first`)
+	b.gone(`#confirm[open]`)
+	b.see(fmt.Sprintf(`#said:has-text("Isolate %d was reset, with 1 object.")`, in))
+	b.see(`#feed li[data-type="isolate.reset"]`)
+	b.until(`document.activeElement.getAttribute("aria-label") === "Reset isolate %d"`, in)
+	if got := c.post(call("11", "incr", `{}`)).result().text(); got != "3" {
+		t.Errorf("incr: %q", got)
+	}
+
+	// What is not wanted is not shown, and a pause keeps the list still.
+	b.click(`#show-resets`)
+	b.gone(`#feed li[data-type="isolate.reset"]`)
+	b.click(`#show-resets`)
+	b.see(`#feed li[data-type="isolate.reset"]`)
+	b.click(`#pause`)
+	still := h.session()
+	b.see(`#pause:text("new)")`)
+	if n := len(b.texts(happened("session.opened", still.session))); n != 0 {
+		t.Error("the feed goes on while it is paused")
+	}
+	b.click(`#pause`)
+	b.see(happened("session.opened", still.session))
+
+	// The end of a session.
+	b.click(fmt.Sprintf(`#rows tr[data-key=%q] a`, c.session))
+	b.click(`#session button:text("End session")`)
+	b.click(`#confirm button:text("Cancel")`)
+	b.gone(`#confirm[open]`)
+	if got := c.post(call("12", "incr", `{}`)).result().text(); got != "4" {
+		t.Errorf("incr: %q", got)
+	}
+	b.click(`#session button:text("End session")`)
+	b.click(`#confirm button.first`)
+	b.gone(`#confirm[open]`)
+	b.see(`#said:has-text("The session has ended.")`)
+	if x := c.post(call("13", "incr", `{}`)); x.status != http.StatusNotFound {
+		t.Errorf("the session was ended, and answers with %d", x.status)
+	}
+	b.see(`#timeline li:has-text("session ended: an operator asked for it")`)
+	b.press("Escape")
+	b.see(`#charts .chart .line, #charts .chart .lone`) // a sample has been taken
+	b.well()
+}
+
+// Thousands of sessions are shown a page at a time, found by the beginning of their ids,
+// and filtered; all of it by keys.
+func TestConsolePagesThousandsOfSessions(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	config := filepath.Join(t.TempDir(), "kalpa.yaml")
+	err := os.WriteFile(config, []byte("servers:\n  many: {plugin: demo}\n  few: {plugin: demo}\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := serve(t, hosting{flags: append([]string{"--config", config}, withAdmin...)})
+	base := h.url[:strings.LastIndexByte(h.url, '/')+1]
+	var few []string
+	for range 3 {
+		c := newClient(t, base+"few")
+		c.connect(vNov)
+		few = append(few, c.session)
+	}
+	const many, page = 2000, 50
+	var opening sync.WaitGroup
+	for range 8 {
+		opening.Go(func() {
+			c := newClient(t, base+"many")
+			c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+			defer c.http.CloseIdleConnections()
+			for range many / 8 {
+				x, err := c.try(http.MethodPost, initializeRequest(vNov), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range x.frames { // to its end
+				}
+			}
+		})
+	}
+	opening.Wait()
+	if t.Failed() {
+		return
+	}
+
+	b.open(h.console(), nil)
+	rows := fmt.Sprintf(`document.querySelectorAll("#rows tr").length === %d`, page)
+	b.until(`%s && document.querySelector("#page").textContent === "page 1 · 50 sessions"`, rows)
+	first := b.texts(`#rows .id`)
+	if !slices.IsSorted(first) {
+		t.Errorf("the page is not in order: %q", first)
+	}
+	b.press("n")
+	b.until(`%s && document.querySelector("#page").textContent.startsWith("page 2")`, rows)
+	second := b.texts(`#rows .id`)
+	if second[0] <= first[page-1] {
+		t.Errorf("the second page begins with %s, and the first ends with %s", second[0], first[page-1])
+	}
+	b.press("p")
+	b.until(`document.querySelector("#page").textContent.startsWith("page 1") && document.querySelector("#rows .id").textContent === %q`, first[0])
+
+	// Keys: down, up, open, close; the focus is where it was.
+	b.press("j")
+	b.until(`document.activeElement.textContent === %q`, first[0])
+	b.press("ArrowDown")
+	b.press("j")
+	b.press("ArrowUp")
+	b.until(`document.activeElement.textContent === %q`, first[1])
+	b.press("Enter")
+	b.see(`#session[open] h2:has-text("` + first[1] + `")`)
+	b.until(`location.hash === %q`, "#session="+first[1])
+	b.press("Escape")
+	b.gone(`#session[open]`)
+	b.until(`document.activeElement.textContent === %q`, first[1])
+
+	// Search.
+	b.press("/")
+	b.until(`document.activeElement.id === "search"`)
+	b.fill(`#search`, first[7])
+	b.until(`document.querySelectorAll("#rows tr").length === 1 && document.querySelector("#rows .id").textContent === %q`, first[7])
+	b.fill(`#search`, first[7][:2])
+	b.until(`document.querySelectorAll("#rows tr").length > 0 && [...document.querySelectorAll("#rows .id")].every(a => a.textContent.startsWith(%q)) && document.querySelector("#page").textContent.startsWith("page 1 ·")`, first[7][:2])
+	b.fill(`#search`, "no-such-session")
+	b.see(`#no-rows:text("No session is like that.")`)
+	b.fill(`#search`, "")
+	b.holds(rows)
+	b.press("Escape")
+
+	// Filters.
+	b.choose(`#by-server`, "few")
+	b.until(`document.querySelectorAll("#rows tr").length === 3`)
+	slices.Sort(few)
+	if got := b.texts(`#rows .id`); !slices.Equal(got, few) {
+		t.Errorf("the sessions of few are %q, want %q", got, few)
+	}
+	b.choose(`#by-state`, "ended")
+	b.see(`#no-rows:text("No session is like that.")`)
+	b.choose(`#by-state`, "resident")
+	b.until(`document.querySelectorAll("#rows tr").length === 3`)
+	b.choose(`#by-server`, "")
+	b.holds(rows)
+
+	// As much as it was when there were four.
+	if n := len(b.texts(`#feed li`)); n > 200 {
+		t.Errorf("the feed has %d rows", n)
+	}
+	// At 800 pixels nothing sticks out.
+	b.open(h.console(), object{"width": 800})
+	b.holds(rows)
+	b.until(`document.documentElement.scrollWidth <= innerWidth`)
+	b.well()
+}
+
+// A host that is gone and comes back is seen to be gone, and then the page goes on.
+func TestConsoleGoesOnAfterTheHostWasAway(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	h := serve(t, hosting{flags: []string{"--admin", fmt.Sprintf("127.0.0.1:%d", freePort(t))}})
+	b.open(h.console(), nil)
+	c := h.session()
+	b.see(happened("session.opened", c.session))
+	b.see(fmt.Sprintf(`#rows tr[data-key=%q]`, c.session))
+	h.kill()
+	b.see(`#feed-state:text("connection lost, retrying")`)
+	b.see(`#host-state:text("unreachable")`)
+	b.see(`#trouble:has-text("the host does not answer") .hint`)
+	b.see(fmt.Sprintf(`#rows tr[data-key=%q]`, c.session)) // what was known stays
+	h.restart()
+	b.see(`#feed-state:text("live")`)
+	b.see(`#host-state:text("serving")`)
+	b.gone(`#trouble`)
+	b.see(`#feed li[data-type="gap"]`)
+	c.post(call("1", "incr", `{}`)).result()
+	b.see(happened("runtime.built", c.session) + ` >> nth=1`) // of both hosts
+	b.well()
+}
+
+// With a token the page is there, and shows nothing before it has it.
+func TestConsoleAsksForTheToken(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	const token = "0123456789abcdef-token-of-a-test"
+	h := serve(t, hosting{flags: withAdmin, env: []string{"KALPA_ADMIN_TOKEN=" + token}})
+	c := h.session()
+	row := fmt.Sprintf(`#rows tr[data-key=%q]`, c.session)
+	b.open(h.console(), nil)
+	b.see(`#token[open]`)
+	b.until(`document.activeElement.id === "token-input"`)
+	b.press("Escape")
+	b.see(`#token[open]`)
+	if n := len(b.texts(`#rows tr, #feed li, #isolates li`)); n != 0 {
+		t.Errorf("%d rows are there without the token", n)
+	}
+	b.fill(`#token-input`, "not-it")
+	b.press("Enter")
+	b.see(`#token .failure:has-text("That was not it")`)
+	b.fill(`#token-input`, token)
+	b.press("Enter")
+	b.gone(`#token[open]`)
+	b.see(row)
+	b.see(happened("session.opened", c.session))
+	b.see(`#host-state:text("serving")`)
+
+	b.do("reload", nil, nil)
+	b.see(row)
+	b.see(`#feed-state:text("live")`)
+	if got := b.eval(`JSON.stringify([document.cookie, Object.values(localStorage)].concat(location.href))`); strings.Contains(got, token) {
+		t.Errorf("the token is where it outlives the tab: %s", got)
+	}
+	b.click(`#forget`)
+	b.see(`#token[open]`)
+	b.well()
+}
+
+func TestConsoleIsLightAndDark(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	h := serve(t, hosting{flags: withAdmin})
+	const light, dark = "rgb(245, 245, 242)", "rgb(14, 14, 13)"
+	is := func(want string) {
+		t.Helper()
+		b.until(`getComputedStyle(document.body).backgroundColor === %q`, want)
+	}
+	b.open(h.console(), object{"scheme": "dark"})
+	b.see(`#theme:text("Auto")`)
+	is(dark)
+	b.open(h.console(), nil)
+	b.see(`#theme:text("Auto")`)
+	is(light)
+	b.click(`#theme`)
+	b.click(`#theme`)
+	is(dark)
+	b.do("reload", nil, nil)
+	b.see(`#theme:text("Dark")`)
+	is(dark)
+	b.click(`#theme`)
+	is(light)
+	b.press("?")
+	b.see(`#shortcuts[open]`)
+	b.press("Escape")
+	b.gone(`#shortcuts[open]`)
+	b.well()
+}
+
+// A server that can't be started is seen, with what it has said.
+func TestConsoleShowsACrashLoop(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	h := serve(t, hosting{flags: withAdmin, command: fake("-refuse")})
+	b.open(h.console(), nil)
+	b.see(`#servers .pill:text("idle")`)
+	for n := range 8 {
+		newClient(t, h.url).post(initializeRequest(vNov)).body()
+		if n == 0 {
+			b.see(`#feed li[data-type="runtime.failed"]`)
+		}
+	}
+	b.see(`#servers .pill:text("crash loop")`)
+	b.see(`#servers pre:has-text("fatal: the API key is missing")`)
+	b.see(`#servers summary:has-text("in a row")`)
+	b.well()
+}
