@@ -100,6 +100,10 @@ PEERS ?= $(wildcard ../shared/peers)
 bench: ## measure kalpa beside PEERS=<folder> and rewrite docs/benchmarks.md; BENCH='-h' lists settings
 	$(GO) run ./internal/bench $(if $(PEERS),-peers $(PEERS)) $(BENCH)
 
+.PHONY: hostile
+hostile: ## measure what a client sees beside others that do harm; HOSTILE='-h' lists settings
+	$(GO) run ./internal/hostile $(HOSTILE)
+
 .PHONY: microbench
 microbench: ## run the Go benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
