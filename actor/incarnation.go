@@ -115,7 +115,11 @@ func (inc *incarnation) err() error {
 }
 
 func (inc *incarnation) Receive(ctx pa.Context) {
-	defer inc.recovered()
+	defer func() {
+		if r := recover(); r != nil { // outside of the object's own code
+			inc.breakWith(inc.panicked("run", r))
+		}
+	}()
 	switch ctx.Message().(type) {
 	case *pa.Started:
 		inc.start()
@@ -136,13 +140,6 @@ func (inc *incarnation) Receive(ctx pa.Context) {
 		}
 	case *pa.Stopped:
 		inc.terminated()
-	}
-}
-
-// recovered ends an incarnation that has panicked outside of its object's code.
-func (inc *incarnation) recovered() {
-	if r := recover(); r != nil {
-		inc.breakWith(inc.panicked("run", r))
 	}
 }
 

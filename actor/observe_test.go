@@ -62,7 +62,7 @@ func TestRequestsOfObjectsAreMeasured(t *testing.T) {
 		span := all[before]
 		about := map[string]string{}
 		for _, a := range span.Attributes() {
-			about[string(a.Key)] = a.Value.Emit()
+			about[string(a.Key)] = a.Value.String()
 		}
 		if span.Name() != "object.request" || span.SpanKind() != trace.SpanKindServer || span.Parent().TraceID().String() != parent {
 			t.Errorf("%s: %s of kind %v, with parent %v", path, span.Name(), span.SpanKind(), span.Parent())

@@ -47,13 +47,13 @@ func (h *Host) onceID() (string, error) {
 }
 
 // recall answers a call that has begun before; false: it has not, and has now.
-func (e *attempt) recall(t *Turn) (answered bool, err error) {
-	b, err := t.Get(onceFirst + e.once)
+func (a *attempt) recall(t *Turn) (answered bool, err error) {
+	b, err := t.Get(onceFirst + a.once)
 	if err != nil {
 		return false, err
 	}
 	if b == nil {
-		e.record(t, onceRow{})
+		a.record(t, onceRow{})
 		return false, sweepOnce(t)
 	}
 	var row onceRow
@@ -67,18 +67,18 @@ func (e *attempt) recall(t *Turn) (answered bool, err error) {
 	case row.Err != "":
 		failed = errors.New(row.Err)
 	}
-	forget := t.OnBreak(e.lost)
-	t.After(func() { forget(); e.reply(row.Out, failed) })
+	forget := t.OnBreak(a.lost)
+	t.After(func() { forget(); a.reply(row.Out, failed) })
 	return true, nil
 }
 
 // record says in the turn's batch how far the call has come.
-func (e *call) record(t *Turn, row onceRow) {
+func (c *call) record(t *Turn, row onceRow) {
 	b, err := json.Marshal(row)
 	if err != nil {
 		panic(err) // of plain values
 	}
-	t.Put(onceFirst+e.once, b)
+	t.Put(onceFirst+c.once, b)
 }
 
 // sweepOnce deletes the oldest rows, if they are too old.
