@@ -57,7 +57,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.resident, "resident", 2000, "how many sessions the memory is divided by")
 	flag.IntVar(&b.agents, "agents", 200, "the same for McpAgent, whose sessions take longer to open")
 	flag.IntVar(&b.objects, "objects", 100_000, "how many objects the memory is divided by")
-	flag.IntVar(&b.foreign, "foreign", 2000, "the same for the objects of the peer")
+	flag.IntVar(&b.foreign, "foreign", 500, "the same for the objects of the peer")
 	flag.IntVar(&b.stored, "stored", 100_000, "how many sessions are in the store that is started on")
 	flag.DurationVar(&b.settle, "settle", 80*time.Second, "how long the session that those are copies of is left alone first: delivered events are kept for a minute")
 	flag.Parse()
