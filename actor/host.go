@@ -79,6 +79,10 @@ type Options struct {
 	EvictAfter time.Duration
 	// Web bounds HTTP and WebSockets.
 	Web Web
+	// Version identifies the program's code. Where it is another than that of the last
+	// host on the same store, what that one has lost was lost to an update: see
+	// [Host.EndedBy]. Empty: nobody is told of updates.
+	Version string
 	// Dispatcher and Mailbox decide when incarnations run. Default: a goroutine for
 	// each mailbox that has work.
 	Dispatcher pa.Dispatcher
@@ -179,6 +183,7 @@ type Host struct {
 	bodies     atomic.Int64 // of requests, in bytes
 
 	ticks    atomic.Uint32 // of the sweep
+	code     code          // since Start
 	started  atomic.Bool
 	draining atomic.Bool
 	look     run.Signal // while draining: an object may have come to rest
@@ -236,6 +241,9 @@ func (h *Host) Register(class string, create func() Machine) {
 	if h.started.Load() {
 		panic("actor: Register after Start")
 	}
+	if class == codeID.Class {
+		panic(fmt.Sprintf("actor: class %q is the host's own", class))
+	}
 	if _, taken := h.classes[class]; taken {
 		panic(fmt.Sprintf("actor: class %q is registered twice", class))
 	}
@@ -246,6 +254,9 @@ func (h *Host) Register(class string, create func() Machine) {
 // it as well.
 func (h *Host) Start() error {
 	h.started.Store(true)
+	if err := h.deploy(); err != nil {
+		return err
+	}
 	h.armSweep()
 	return h.dispatcher.Start()
 }

@@ -140,7 +140,7 @@ func (h *host) start() (err error) {
 		return err
 	}
 	if h.actors, err = actor.NewHost(actor.Options{
-		Store: h.store, Isolates: c.Isolates, HeapLimit: heapOf(c), Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm,
+		Store: h.store, Isolates: c.Isolates, HeapLimit: heapOf(c), Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm, Version: codeVersion(),
 		TracerProvider: h.telemetry.Traced(),
 		Web:            actor.Web{OriginChecked: true}, // by guard
 	}); err != nil {

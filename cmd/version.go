@@ -44,6 +44,22 @@ func version() string {
 	return fmt.Sprintf("%s %s %s/%s", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
+// codeVersion tells builds of this program apart, as far as they record what they were
+// made of: a program with plugins of its own by its own revision.
+func codeVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	v := info.Main.Path + " " + version() + " " + info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" || s.Key == "vcs.time" || s.Key == "vcs.modified" {
+			v += " " + s.Value
+		}
+	}
+	return v
+}
+
 // built is the module's version, and the revision where it is known.
 func built() (v, revision string) {
 	v = "(devel)"

@@ -20,8 +20,9 @@ type source interface {
 }
 
 // load rebuilds the state from storage. What the ledger holds was left by
-// incarnations that are gone, and is answered as lost to l, or run again.
-func (s *state) load(src source, l Loss, now time.Time, o *out) error {
+// incarnations that are gone, and is answered as lost to why, by their epochs, or run
+// again.
+func (s *state) load(src source, why func(epoch uint64) Loss, now time.Time, o *out) error {
 	s.now = now
 	var rows []*owed
 	// Everything but the events and the runtime's own state.
@@ -82,7 +83,7 @@ func (s *state) load(src source, l Loss, now time.Time, o *out) error {
 		s.liveBytes += r.size
 	}
 	for _, r := range rows {
-		if !s.again(r, l, now, o) {
+		if l := why(r.Epoch); !s.again(r, l, now, o) {
 			s.lose(r, l, o)
 		}
 	}

@@ -33,12 +33,15 @@ func (obj *object) Start(t *actor.Turn) error {
 	idle, keep := obj.s.sources(obj.svc.seams)
 	t.Schedule().AddSource("idle", idle)
 	t.Schedule().AddSource("keep", keep)
-	l := Lost(ReasonRestart)
-	if last := t.Last(); last != nil && last.Cause != actor.NoCause {
-		l = LostTo(last.Cause)
+	last := t.Last()
+	why := func(epoch uint64) Loss {
+		if last != nil {
+			return LostTo(last.Cause)
+		}
+		return LostTo(obj.svc.host.EndedBy(epoch))
 	}
 	var o out
-	if err := obj.s.load(t, l, t.Now(), &o); err != nil {
+	if err := obj.s.load(t, why, t.Now(), &o); err != nil {
 		return err
 	}
 	for _, e := range obj.svc.confirmed.of(obj.s.id) {
