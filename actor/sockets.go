@@ -155,6 +155,7 @@ func (s *sockets) shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.ended = true
 	all := make([]*socket, 0, len(s.conns))
+	// In any order: each has a connection of its own.
 	for c := range s.conns {
 		all = append(all, c)
 	}

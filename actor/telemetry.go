@@ -84,6 +84,7 @@ func (h *Host) instrument(p metric.MeterProvider) (err error) {
 		}))
 	}
 	gauge("kalpa.actor.incarnations", "{incarnation}", "Objects that are in memory.", h.eachIsolate(func(i *isolate, observe func(int64, ...attribute.KeyValue)) {
+		// In any order: they are figures by name.
 		for class, n := range i.classes {
 			observe(n, attribute.String("class", class))
 		}
@@ -93,6 +94,7 @@ func (h *Host) instrument(p metric.MeterProvider) (err error) {
 	}))
 	gauge("kalpa.alarm.in_flight", "{alarm}", "Alarms that have been fired and are not done.", h.alarms(func(s alarm.Stats) int64 { return int64(s.InFlight) }))
 	gauge("kalpa.alarm.deferred", "{object}", "Objects whose alarm could not be run and is put off.", h.alarms(func(s alarm.Stats) int64 { return int64(s.Deferred) }))
+	// In any order: likewise.
 	for name, c := range map[string]struct {
 		about string
 		value func(alarm.Stats) int64

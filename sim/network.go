@@ -126,6 +126,7 @@ func (x *Exchange) arrive() {
 	if err != nil {
 		panic(err)
 	}
+	// In any order: they are set by name.
 	for k, v := range x.request.Header {
 		r.Header.Set(k, v)
 	}

@@ -24,6 +24,7 @@ var recoveries = []string{
 // Sometimes is all that a campaign of swarm has to have seen, sorted.
 func Sometimes() []string {
 	all := slices.Clone(recoveries)
+	// In any order: all is sorted in the end.
 	for kind := range faults {
 		switch kind {
 		case "strike", "reset-session", "reset-isolate": // by cause, below

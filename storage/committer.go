@@ -475,11 +475,11 @@ func (c *Committer) settle() {
 			}
 		}
 		if g.writes != nil && c.failure.Load() == nil {
-			begun := time.Now()
+			begun := time.Now() //nolint:forbidigo // it measures the disk, and decides nothing
 			if err := g.writes.Wait(); err != nil {
 				c.Fail(err)
 			}
-			c.counts.waited.Add(int64(time.Since(begun)))
+			c.counts.waited.Add(int64(time.Since(begun))) //nolint:forbidigo // likewise
 			if c.counts.groups.Add(1) == c.opts.Seams.KillAfter {
 				c.opts.Kill()
 			}

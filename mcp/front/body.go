@@ -28,7 +28,7 @@ func (b *body) release() { b.f.bodies.Add(-int64(cap(b.bytes))) }
 // is read, the server takes the time away again, so that a stream has its own.
 func (f *Front) bodyBy(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(f.o.BodyLimit)) // recorders have none
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(f.o.BodyLimit)) //nolint:forbidigo // the deadline of a connection is by the system's clock; recorders have none
 	}
 }
 

@@ -114,4 +114,6 @@ func (s *sse) through(b []byte) error {
 
 // deadline gives the next write its time. The server takes it away again when the
 // response is over.
-func (s *sse) deadline() { _ = s.rc.SetWriteDeadline(time.Now().Add(s.limit)) } // recorders have none
+func (s *sse) deadline() {
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.limit)) //nolint:forbidigo // the deadline of a connection is by the system's clock; recorders have none
+}

@@ -87,6 +87,7 @@ func (s *state) asking(about wire.ID) *owed {
 		return r
 	}
 	if len(s.rt.rows) == 1 {
+		// In any order: there is one.
 		for _, r := range s.rt.rows {
 			return r
 		}

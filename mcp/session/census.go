@@ -140,6 +140,7 @@ func (s *Service) count(ctx context.Context) error {
 	s.census.mu.Lock()
 	defer s.census.mu.Unlock()
 	// They may have been counted as well: too many, until the next count.
+	// In any order: they are added up.
 	for who, n := range s.census.entered {
 		fresh.add(who, n)
 	}

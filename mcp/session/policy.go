@@ -199,6 +199,7 @@ func (s *state) onRing(now time.Time, o *out) {
 			o.do(kept{})
 			o.do(departed{s.meta.Server, s.meta.Principal.Subject})
 			s.meta = nil
+			// In any order: all are forgotten.
 			for _, st := range s.streams { // a flush that is confirmed from here on brings no row back
 				s.forget(st)
 			}

@@ -54,8 +54,8 @@ type resident struct {
 
 	mu       sync.Mutex
 	inbox    []wire.Message
-	waiting  int64                 // bytes in the inbox
-	ops      map[*stateOp]struct{} // that wait for their turn; nil when the life has ended
+	waiting  int64      // bytes in the inbox
+	ops      []*stateOp // that wait for their turn, in order; nil when the life has ended
 	releases map[int]func()
 	charges  int
 	exit     sync.Once
@@ -71,7 +71,7 @@ func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
 	rt := &resident{
 		obj: obj, gen: gen, svc: obj.svc, id: s.id, epoch: s.epoch, server: s.cfg, meta: *s.meta, init: s.initParams,
 		log: s.log.With("generation", gen), post: obj.post, charge: t.Charger(),
-		room: semaphore.NewWeighted(maxFromRuntime), wake: obj.svc.host.Runner().Signal(), releases: map[int]func(){}, ops: map[*stateOp]struct{}{},
+		room: semaphore.NewWeighted(maxFromRuntime), wake: obj.svc.host.Runner().Signal(), releases: map[int]func(){}, ops: []*stateOp{},
 	}
 	rt.story = obj.newStory(t, gen)
 	rt.life, rt.cancel = context.WithCancel(context.Background())
@@ -130,7 +130,7 @@ func (rt *resident) end() {
 	ops := rt.ops
 	rt.ops = nil
 	rt.mu.Unlock()
-	for op := range ops {
+	for _, op := range ops {
 		op.wake.Set() // each has one that waits, and all are told
 	}
 }
@@ -330,11 +330,11 @@ func (rt *resident) do(ctx context.Context, f func(t *actor.Turn) error) error {
 		rt.mu.Unlock()
 		return errReset
 	}
-	rt.ops[op] = struct{}{}
+	rt.ops = append(rt.ops, op)
 	rt.mu.Unlock()
 	defer func() {
 		rt.mu.Lock()
-		delete(rt.ops, op)
+		rt.ops = slices.DeleteFunc(rt.ops, func(o *stateOp) bool { return o == op })
 		rt.mu.Unlock()
 	}()
 	if err := rt.post(op); err != nil {

@@ -49,6 +49,7 @@ func (s *Service) Configure(servers []Server) error {
 	if err != nil {
 		return err
 	}
+	// In any order: they are figures by name.
 	for name := range all {
 		for isolate := range s.host.Isolates() {
 			s.telemetry.begin(place{isolate, name})

@@ -139,8 +139,8 @@ func (s *state) onNotification(m wire.Message, about wire.ID, now time.Time, o *
 		s.unlearn(o)
 	case "notifications/cancelled":
 		theirs := wire.ID(m.Param("requestId"))
-		for id, a := range s.asks {
-			if a.id == theirs && a.gen == s.rt.gen {
+		for _, id := range slices.Sorted(maps.Keys(s.asks)) { // a runtime may have asked twice with one id
+			if a := s.asks[id]; a.id == theirs && a.gen == s.rt.gen {
 				s.settleAsk(id, a, "cancelled", now, o)
 				s.route(m.WithParam("requestId", []byte(id)), about, o)
 				return
@@ -161,6 +161,7 @@ func (s *state) route(m wire.Message, about wire.ID, o *out) {
 	}
 	if s.rt.phase == ready && !general(m.Method()) {
 		var only *stream
+		// In any order: whether they have one stream is the same in each.
 		for _, r := range s.rt.rows {
 			if only != nil && only != r.stream {
 				only = nil

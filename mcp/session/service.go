@@ -148,6 +148,7 @@ func newService(h *actor.Host, o Options) (*Service, error) {
 	if s.telemetry, err = newTelemetry(h.Clock(), o.TracerProvider, o.MeterProvider); err != nil {
 		return nil, err
 	}
+	// In any order: they are figures by name.
 	for name := range all {
 		for isolate := range h.Isolates() {
 			s.telemetry.begin(place{isolate, name})

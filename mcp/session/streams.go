@@ -303,6 +303,7 @@ func (s *state) unheard(sock *Socket, now time.Time, o *out) {
 	s.held, s.heldBytes = nil, 0
 	var left, later []read
 	again := time.Duration(-1) // until the first of those that are left to their clients is not any more
+	// In any order: what is taken is sorted below, and of the times the least counts.
 	for _, p := range s.streams {
 		if !p.post || !p.flushed.Less(p.last) {
 			continue
