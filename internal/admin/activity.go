@@ -2,6 +2,7 @@ package admin
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,8 +77,8 @@ func (a *api) activity(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	all := Activities{Activities: []Activity{}}
 	found := a.diary.of(q.Get("session"), limit)
-	for n := len(found) - 1; n >= 0; n-- {
-		all.Activities = append(all.Activities, found[n])
+	for _, a := range slices.Backward(found) {
+		all.Activities = append(all.Activities, a)
 	}
 	return all, nil
 }

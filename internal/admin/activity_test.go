@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kalpahost/kalpa/internal/admin"
+	"github.com/kalpahost/kalpa/mcp/session"
 )
 
 func (w *world) get(path string, into any) {
@@ -121,4 +123,34 @@ func TestTheConsoleIsServedToABrowserWithoutAToken(t *testing.T) {
 			t.Errorf("%s of %s, %v, token %t: %d, want %d: %s", c.line, c.host, c.header, c.token != "", got.Code, c.want, got.Body)
 		}
 	}
+}
+
+// Who follows one session hears of the resets of its isolate, and of no other.
+func TestWhoFollowsASessionHearsOfItsIsolate(t *testing.T) {
+	w := newWorld(t, "")
+	id, other := w.open(), w.open()
+	its := w.host.IsolateOf(session.ObjectOf(id))
+	for _, isolate := range []int{(its + 1) % w.host.Isolates(), its} {
+		_, err := w.client.Reset(t.Context(), admin.Reset{Target: admin.Target{Isolate: &isolate}})
+		check(t, err)
+	}
+	r, err := http.Get(w.admin.URL + "/v1/events?from=start&session=" + id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+		var e admin.Event
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok || json.Unmarshal([]byte(data), &e) != nil {
+			continue
+		}
+		if e.Session == other || e.Type == "isolate.reset" && *e.Isolate != its {
+			t.Errorf("not of this session: %+v", e)
+		}
+		if e.Type == "isolate.reset" {
+			return
+		}
+	}
+	t.Error("the feed ends without the reset")
 }

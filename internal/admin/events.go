@@ -62,8 +62,9 @@ var EventTypes = [][2]string{
 
 // feed is the latest events, in a ring, for any number of readers.
 type feed struct {
-	boot string // what the ids of this process begin with
-	now  func() time.Time
+	boot      string // what the ids of this process begin with
+	now       func() time.Time
+	isolateOf func(session string) int
 
 	mu        sync.Mutex
 	ring      []Event
@@ -176,7 +177,7 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) error {
 	beat := time.NewTicker(eventsBeat)
 	defer beat.Stop()
 	if _, err := fmt.Fprint(w, ": events\n\n"); err != nil {
-		return nil //nolint:nilerr // the client has gone
+		return nil // the client has gone
 	}
 	for {
 		events, next, missed, ended, wake := f.after(n)
@@ -185,7 +186,7 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) error {
 			writeEvent(w, Event{Type: "gap", At: f.now().UTC()})
 		}
 		for _, e := range events {
-			if (q.Get("type") == "" || strings.HasPrefix(e.Type, q.Get("type"))) && (q.Get("session") == "" || e.Session == q.Get("session")) {
+			if (q.Get("type") == "" || strings.HasPrefix(e.Type, q.Get("type"))) && (q.Get("session") == "" || f.concerns(&e, q.Get("session"))) {
 				writeEvent(w, e)
 			}
 		}
@@ -209,6 +210,12 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
+// concerns tells whether an event is about a session, or about the isolate that it lives
+// in.
+func (f *feed) concerns(e *Event, id string) bool {
+	return e.Session == id || e.Type == "isolate.reset" && f.isolateOf != nil && *e.Isolate == f.isolateOf(id)
+}
+
 func writeEvent(w http.ResponseWriter, e Event) {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -223,13 +230,12 @@ func writeEvent(w http.ResponseWriter, e Event) {
 // watch makes the feed and the figures hear of what happens.
 func (a *api) watch() {
 	a.o.Sessions.Watch(func(o session.Occurrence) {
-		if o.Kind == session.RequestSettled || o.Kind == session.AlarmRun {
+		switch o.Kind {
+		case session.AlarmRun:
 			a.diary.add(a.now(), &o)
-		}
-		switch {
-		case o.Kind == session.AlarmRun:
 			return
-		case o.Kind == session.RequestSettled:
+		case session.RequestSettled:
+			a.diary.add(a.now(), &o)
 			a.figures.settled(o.Took, o.Lost(), o.Outcome)
 			if !o.Lost() {
 				return

@@ -65,6 +65,7 @@ func New(o Options) *API {
 	}
 	a := &api{o: o, now: o.Now, started: o.Now()}
 	a.feed, a.figures.began = newFeed(o.Now), a.started
+	a.feed.isolateOf = func(id string) int { return o.Host.IsolateOf(session.ObjectOf(id)) }
 	a.watch()
 	s := &API{a: a, quit: make(chan struct{})}
 	s.done.Go(func() { a.sampling(s.quit) })
