@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -107,9 +108,7 @@ func (b *browser) do(name string, args object, result any) {
 func (b *browser) open(url string, more object) {
 	b.t.Helper()
 	args := object{"url": url}
-	for name, value := range more {
-		args[name] = value
-	}
+	maps.Copy(args, more)
 	b.do("open", args, nil)
 }
 

@@ -34,7 +34,7 @@ export function chart({ title, note, window, lines, format, empty, log = false }
       parts.push(s("line", { class: share(v) ? "grid" : "axis", x1: left, x2: width - right, y1: y(v), y2: y(v) }),
         s("text", { class: "tick end", x: left - 7, y: y(v) + 4 }, format(v)));
     }
-    for (let m = 0; m <= window / 60; m += 5) {
+    for (let m = 0; m <= window / 60; m += width < 330 ? window / 60 : 5) {
       const at = left + m * 60 / window * (width - left - right), before = window / 60 - m;
       parts.push(s("text", { class: "tick " + (m === 0 ? "" : before ? "mid" : "end"), x: at, y: height - 5 }, before ? `−${before} min` : "now"));
     }

@@ -72,6 +72,6 @@ function row(e) {
   const about = e.session ? h("a", { class: "id", href: linkTo(e.session), title: e.session }, e.session.slice(0, 10) + "…") : e.class ? h("span", { class: "id" }, e.class + " " + e.name) : null;
   return h("li", { class: kindOf(e), "data-type": e.type, "data-session": e.session },
     h("span", { class: "when", title: new Date(e.at).toString() }, clockTime(e.at)),
-    h("span", { class: "what" }, describe(e)),
+    h("span", { class: "what", title: describe(e) }, describe(e)),
     h("span", { class: "where" }, about, e.server && h("span", {}, e.server), e.isolate !== undefined && e.type !== "isolate.reset" && h("span", {}, "isolate " + e.isolate)));
 }

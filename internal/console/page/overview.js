@@ -73,8 +73,8 @@ function tiles(o) {
     ["latency p99", r.latency.p50 ? took(r.latency.p99) : "–", "over the last minute"],
     ["settled", count(r.settled), Object.entries(r.outcomes).map(([k, n]) => k + " " + count(n)).join("\n")],
     ["lost executions", count(lost), "since the host was started", lost > 0 && "bad"],
-    ["alarms set", o.alarms.pending === undefined ? "…" : count(o.alarms.pending), `fired ${count(o.alarms.fired)}, failed ${count(o.alarms.failed)}`],
-    ["overdue", o.alarms.overdue > 1 ? took(o.alarms.overdue) : "none", "how late the earliest alarm is", o.alarms.overdue > 5 && "bad"],
+    ["alarms set", o.alarms.pending === undefined ? "…" : count(o.alarms.pending),
+      `fired ${count(o.alarms.fired)}, failed ${count(o.alarms.failed)}` + (o.alarms.overdue > 1 ? `, the earliest ${took(o.alarms.overdue)} late` : ""), o.alarms.overdue > 5 && "bad"],
     ["on disk", o.storage ? bytes(o.storage.bytes) : "–", o.storage && `${count(o.storage.commits)} commits in ${count(o.storage.groups)} groups`],
     ["Go heap", bytes(o.process.heap), `${plural(o.process.goroutines, "goroutine")}, ${bytes(o.process.memory)} from the system`],
   ];

@@ -115,7 +115,7 @@ function show(dialog, id, signal, refreshBy) {
   function entry(e) {
     return h("li", { class: kindOf(e), hidden: !both(e) },
       h("span", { class: "when", title: new Date(e.at).toString() }, clockTime(e.at)),
-      h("span", { class: "what" }, describe(e)), h("span", { class: "where" }, e.epoch ? "epoch " + e.epoch + (e.generation ? " · runtime " + e.generation : "") : ""));
+      h("span", { class: "what" }, describe(e)), h("span", { class: "where" }, e.epoch && e.type !== "isolate.reset" ? "epoch " + e.epoch + (e.generation ? " · runtime " + e.generation : "") : ""));
   }
 }
 
