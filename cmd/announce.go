@@ -51,6 +51,9 @@ func (h *host) announce(w io.Writer) {
 			where = "http://" + reachable(address) + "/healthz"
 		}
 		fmt.Fprintf(&out, "  admin     %s\n", where)
+		if console, tcp := strings.CutSuffix(where, "healthz"); tcp {
+			fmt.Fprintf(&out, "  console   %s\n", console)
+		}
 	}
 	paste, err := json.Marshal(map[string]any{"mcpServers": entries})
 	if err == nil && len(entries) > 0 {
