@@ -14,7 +14,7 @@ func openFiles() (soft, hard uint64, known bool) {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
 		return 0, 0, false
 	}
-	return uint64(l.Cur), uint64(l.Max), true
+	return uint64(l.Cur), uint64(l.Max), true //nolint:unconvert // other systems have other types
 }
 
 func (d *diagnosis) space(dir string) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -45,19 +46,19 @@ line for each event; with --output json, one JSON object.
 }
 
 func eventText(e admin.Event) string {
-	s := e.At.Local().Format("15:04:05.000") + "  " + e.Type
+	words := []string{e.At.Local().Format("15:04:05.000"), e.Type}
 	for _, part := range [][2]string{{"session", e.Session}, {"object", joinID(e.Class, e.Name)}, {"server", e.Server}, {"tool", e.Tool}, {"reason", e.Reason}, {"detail", e.Detail}} {
 		if part[1] != "" {
-			s += "  " + part[0] + " " + part[1]
+			words = append(words, part[0]+" "+part[1])
 		}
 	}
 	if e.Session == "" && e.Class == "" && e.Isolate != nil {
-		s += "  isolate " + strconv.Itoa(*e.Isolate)
+		words = append(words, "isolate "+strconv.Itoa(*e.Isolate))
 	}
 	if e.Objects > 0 {
-		s += "  objects " + strconv.Itoa(e.Objects)
+		words = append(words, "objects "+strconv.Itoa(e.Objects))
 	}
-	return s
+	return strings.Join(words, "  ")
 }
 
 func joinID(class, name string) string {

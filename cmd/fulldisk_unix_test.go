@@ -59,7 +59,7 @@ func ask(url, session, body string) (r *http.Response, text string, err error) {
 	if r, err = client.Do(request); err != nil {
 		return nil, "", err
 	}
-	defer r.Body.Close() //nolint:errcheck // read to its end
+	defer r.Body.Close()
 	raw, err := io.ReadAll(r.Body)
 	return r, string(raw), err
 }

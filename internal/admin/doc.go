@@ -3,17 +3,31 @@
 //
 // # Requests
 //
-//	POST   /v1/reset           breaks a session, an object or an isolate: Reset, WasReset
-//	POST   /v1/chaos           arms a reset at a point of an execution: Strike, Armed
-//	GET    /v1/chaos           those that wait: Strikes
-//	DELETE /v1/chaos           takes all of them back: Disarmed
-//	DELETE /v1/chaos/{number}  takes one back: Disarmed
-//	GET    /v1/isolates        Isolates
-//	GET    /v1/sessions        Sessions, by pages
-//	GET    /v1/servers         Servers: how they fare, crash loops included
-//	GET    /v1/activity        Activities: what sessions have done lately
-//	GET    /healthz, /metrics  what Options says
-//	GET    /, /console/        the console, for browsers
+//	GET    /v1/overview                 figures: Overview
+//	GET    /v1/events                   what happens, as server-sent events: Event
+//	GET    /v1/sessions                 Sessions, by pages; see its parameters
+//	GET    /v1/sessions/{id}            SessionDetail
+//	DELETE /v1/sessions/{id}            ends one for good: Ended
+//	POST   /v1/sessions/{id}/dispose    closes its runtime: Disposed
+//	GET    /v1/classes                  Classes
+//	GET    /v1/objects                  Objects, by pages
+//	GET    /v1/object                   ObjectDetail, with a page of its rows
+//	DELETE /v1/object                   deletes all that is stored of it: Removed
+//	GET    /v1/object/export            lines of JSON: see storage.Export
+//	POST   /v1/object/import            the inverse: Imported
+//	GET    /v1/alarms                   Alarms, by pages
+//	GET    /v1/isolates                 Isolates
+//	GET    /v1/servers                  Servers: how they fare, crash loops included
+//	GET    /v1/activity                 Activities: what sessions have done lately
+//	GET    /v1/backup                   a tar archive: see pebble.Store.Backup
+//	POST   /v1/reset                    breaks a session, an object or an isolate: Reset, WasReset
+//	POST   /v1/chaos                    arms a reset at a point of an execution: Strike, Armed
+//	GET    /v1/chaos                    those that wait: Strikes
+//	DELETE /v1/chaos                    takes all of them back: Disarmed
+//	DELETE /v1/chaos/{number}           takes one back: Disarmed
+//	GET    /healthz, /readyz, /metrics  what Options says
+//	GET    /debug/pprof/                Go's profiles
+//	GET    /, /console/                 the console, for browsers
 //
 // A reset has happened when its answer comes. The types in this package are the
 // shapes; fields may be added to answers, and a field that is not known is an error

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"runtime"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -199,7 +200,7 @@ func (f *figures) requests(now time.Time) (r Requests) {
 		r.Outcomes[outcome] = n
 		r.Settled += n
 	}
-	all := append(f.last[:len(f.last):len(f.last)], f.interval)
+	all := append(slices.Clip(f.last), f.interval)
 	all[len(all)-1].took = now.Sub(f.began)
 	took, settled := time.Duration(0), uint64(0)
 	for i := range all {
@@ -269,7 +270,7 @@ func (a *api) overview(_ http.ResponseWriter, r *http.Request) (any, error) {
 		}
 	}
 	alarms := a.o.Host.Alarms()
-	o.Alarms.InFlight, o.Alarms.Fired, o.Alarms.Failed = alarms.InFlight, uint64(alarms.Fired), uint64(alarms.Failed)
+	o.Alarms.InFlight, o.Alarms.Fired, o.Alarms.Failed = alarms.InFlight, alarms.Fired, alarms.Failed
 	due, err := a.o.Host.Store().Due(r.Context(), storage.Cursor{}, now, 1)
 	if err != nil {
 		return nil, err

@@ -69,7 +69,6 @@ type rows struct {
 	s *pebble.Store
 
 	object   storage.ID
-	alarm    bool // the object's alarm row has been seen
 	session  *session.Checker
 	schedule alarm.Checker
 }

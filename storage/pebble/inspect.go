@@ -156,9 +156,8 @@ func (f *folder) inspectLog(name string, number uint64, closed bool, found func(
 		return f.fail(err)
 	}
 	r := newReader(record.NewReader, in, number)
-	records, end := 0, int64(0)
-	for {
-		end = r.Offset()
+	for records := 0; ; {
+		end := r.Offset()
 		rec, err := r.Next()
 		if err == nil {
 			_, err = io.Copy(io.Discard, rec)
@@ -335,8 +334,6 @@ func (s *Store) past(key string, next []byte) []byte {
 	}
 	return nil
 }
-
-var errStop = errors.New("stop")
 
 func (s *Store) rows(ctx context.Context, from []byte, yield func(RawRow, error) bool) (last []byte, err error) {
 	it, err := s.db.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: from})

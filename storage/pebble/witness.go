@@ -189,10 +189,10 @@ func (f *folder) opening(was witness) error {
 // putBack is called when the engine could not be opened: what was known stays known,
 // unless the attempt has changed the files.
 func (f *folder) putBack(was witness) error {
-	if f.readOnly || !was.closed || f.differs(was) != nil {
-		return nil
+	if !f.readOnly && was.closed && f.differs(was) == nil {
+		return f.bear(was)
 	}
-	return f.bear(was)
+	return nil
 }
 
 // opened is called when a boot number is durable.
