@@ -82,12 +82,8 @@ func TestConsoleShowsWhatHappensAndDoesWhatItSays(t *testing.T) {
 	if got := c.post(call("10", "incr", `{}`)).result().text(); got != "2" {
 		t.Fatalf("incr: %q", got)
 	}
-	isolates := b.texts(`#isolates li .many`)
-	in := slices.IndexFunc(isolates, func(s string) bool { return strings.HasPrefix(s, "1 resident") })
-	for in < 0 {
-		isolates = b.texts(`#isolates li .many`)
-		in = slices.IndexFunc(isolates, func(s string) bool { return strings.HasPrefix(s, "1 resident") })
-	}
+	b.see(`#isolates .many:has-text("1 resident")`)
+	in := slices.IndexFunc(b.texts(`#isolates .many`), func(s string) bool { return strings.HasPrefix(s, "1 resident") })
 	b.click(fmt.Sprintf(`#isolates button[aria-label="Reset isolate %d"]`, in))
 	b.click(`#confirm button.first`)
 	b.gone(`#confirm[open]`)
@@ -129,7 +125,12 @@ func TestConsoleShowsWhatHappensAndDoesWhatItSays(t *testing.T) {
 	}
 	b.see(`#timeline li:has-text("session ended: an operator asked for it")`)
 	b.press("Escape")
+
+	// The curves can be read.
 	b.see(`#charts .chart .line, #charts .chart .lone`) // a sample has been taken
+	b.eval(`document.querySelector(".chart svg").focus()`)
+	b.press("ArrowLeft")
+	b.until(`/^\d\d:\d\d:\d\d\s+resident \d+, in memory \d+$/.test(document.querySelector(".chart .read").textContent)`)
 	b.well()
 }
 
@@ -250,6 +251,7 @@ func TestConsoleGoesOnAfterTheHostWasAway(t *testing.T) {
 	b.open(h.console(), nil)
 	c := h.session()
 	b.see(happened("session.opened", c.session))
+	b.see(happened("runtime.built", c.session))
 	b.see(fmt.Sprintf(`#rows tr[data-key=%q]`, c.session))
 	h.kill()
 	b.see(`#feed-state:text("connection lost, retrying")`)
@@ -263,6 +265,35 @@ func TestConsoleGoesOnAfterTheHostWasAway(t *testing.T) {
 	b.see(`#feed li[data-type="gap"]`)
 	c.post(call("1", "incr", `{}`)).result()
 	b.see(happened("runtime.built", c.session) + ` >> nth=1`) // of both hosts
+	b.well()
+}
+
+// A feed whose connection was cut goes on behind the last event that has come: nothing is
+// missing, and nothing is there twice.
+func TestConsoleResumesItsFeedAfterACut(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	h := serve(t, hosting{flags: withAdmin})
+	network, url := behindCutter(t, h.console())
+	b.open(url, nil)
+	b.see(`#feed-state:text("live")`)
+	for n := range 3 {
+		before := h.session()
+		b.see(happened("runtime.built", before.session))
+		if network.cut() == 0 {
+			t.Fatal("there was nothing to cut")
+		}
+		during := h.session()
+		b.see(happened("runtime.built", during.session))
+		for _, kind := range []string{"session.opened", "runtime.built"} {
+			if all := len(b.texts(fmt.Sprintf(`#feed li[data-type=%q]`, kind))); all != 2*(n+1) {
+				t.Fatalf("%s is in the feed %d times, and has happened %d times", kind, all, 2*(n+1))
+			}
+		}
+	}
+	if n := len(b.texts(`#feed li[data-type="gap"]`)); n != 0 {
+		t.Errorf("the feed tells of %d gaps", n)
+	}
 	b.well()
 }
 
