@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/kalpahost/kalpa/storage"
 	"github.com/kalpahost/kalpa/storage/pebble"
@@ -255,5 +259,49 @@ func TestTheHolderSaysHowItIsReached(t *testing.T) {
 	_, err := pebble.Open(pebble.Options{Dir: dir, ReadOnly: true, Logger: silent})
 	if !errors.Is(err, storage.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d (", os.Getpid())) {
 		t.Error(err)
+	}
+}
+
+// While the log is copied nothing is committed: a log file that is used again has old
+// bytes behind its end, and what a writer puts there in the middle of a copy makes the
+// copy a damaged one.
+func TestNothingIsCommittedWhileTheLogIsCopied(t *testing.T) {
+	t.Parallel()
+	var copying atomic.Bool
+	var s *pebble.Store
+	var epoch uint64
+	var committed sync.WaitGroup
+	looked := atomic.Int64{}
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if (op.Kind != errorfs.OpFileRead && op.Kind != errorfs.OpFileReadAt) || !strings.HasSuffix(op.Path, ".log") || strings.Contains(op.Path, "checkpoint") || !copying.CompareAndSwap(true, false) {
+			return nil
+		}
+		looked.Add(1)
+		done := make(chan error, 1)
+		committed.Add(1)
+		s.Submit(&storage.Batch{ID: counterID(0), Epoch: epoch, Puts: []storage.Entry{{Key: "late", Value: []byte("1")}}}, func(err error) { done <- err; committed.Done() })
+		select {
+		case err := <-done:
+			t.Errorf("a commit has gone through in the middle of a copy: %v", err)
+		case <-time.After(100 * time.Millisecond): // it waits; who takes the pause out sees it at once
+		}
+		return nil
+	}))
+	s = mustOpen(t, pebble.Options{Dir: "data", FS: fs})
+	defer s.Close()
+	var err error
+	if epoch, err = storage.Claim(t.Context(), s, counterID(0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := storage.Commit(t.Context(), s, &storage.Batch{ID: counterID(0), Epoch: epoch, Puts: []storage.Entry{{Key: "early", Value: []byte("1")}}}); err != nil {
+		t.Fatal(err)
+	}
+	copying.Store(true)
+	if _, err := s.Backup(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	committed.Wait() // afterwards it goes on
+	if looked.Load() != 1 {
+		t.Error("no log was copied")
 	}
 }
