@@ -58,7 +58,8 @@
 //   - A reset breaks every object of its isolate and no other (I10). Events in
 //     flight fail with an [Error] that names the cause; the next event makes a new
 //     incarnation.
-//   - What waits is bounded: [Options].MaxQueued (I12).
+//   - What waits is bounded, in number, bytes and age: [Options].MaxQueued,
+//     MaxQueuedBytes and MaxQueuedFor (I12).
 //
 // # Placement and passivation
 //
@@ -91,10 +92,21 @@
 // the directory. The dispatcher and the mailbox can be replaced, which is how the
 // simulator decides the order of everything.
 //
+// # Memory
+//
+// What an incarnation keeps is charged to the heap of its isolate: a little for itself,
+// and what it declares ([State.Charge], [Turn.Charger]). Over [Options].SoftLimit the
+// isolate asks its members, least recently used first, for what nobody needs: who rests
+// is evicted, and a machine that is a [Reclaimer] gives back what it can make again. A
+// charge that does not fit waits for that; where it can't help, the isolate is reset,
+// and the error names the victim and the largest holders. What is not yet written is
+// bounded apart: [Options].DirtyLimit for an object, whose next write waits, and
+// CacheLimit for an isolate, which is reset.
+//
 // # The watchdog
 //
 // Once a second the host looks for what does not end: a turn ([Options].TurnLimit), a
-// constructor, a read or a commit (30 s each). It resets the object, with the cause
+// constructor, a claim, a read or a commit (30 s each). It resets the object, with the cause
 // that says so. The turn itself can't be stopped: it is abandoned, fenced off and
 // counted ([Host.Abandoned]), and what it has charged stays charged until it ends.
 //

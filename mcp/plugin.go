@@ -67,7 +67,9 @@ type Session interface {
 	Exited(err error)
 	// Charge accounts for memory that the runtime keeps, in bytes, on the isolate's
 	// heap. release gives it back; what is still charged when the runtime has been
-	// closed is given back then.
+	// closed is given back then. What does not fit waits while the isolate reclaims
+	// runtimes that nobody needs, and resets the isolate where that can't help. It fails
+	// with ErrReset when the session has gone on without this runtime.
 	Charge(bytes int64) (release func(), err error)
 	// State is the session's durable key-value space.
 	State() State

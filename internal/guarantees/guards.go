@@ -48,7 +48,7 @@ var guards = []Guard{
 	},
 	{
 		"the loss names its cause", rawAlive + "/after-delivery_memory_limit",
-		"mcp/session/object.go", "Start", "l = LostTo(last.Cause)", "_ = last",
+		"mcp/session/object.go", "Start", "return LostTo(last.Cause)", "_ = last",
 	},
 	{
 		"`started` is true from when the server may have seen the request (rule i)", rawAlive + "/after-delivery_memory_limit",
