@@ -41,14 +41,13 @@ func (b *bench) measureObjects(ctx context.Context, folder string) error {
 		{fmt.Sprintf("The same, over %s objects:", grouped(fmt.Sprint(spreadOver))), requests{op: "incr", objects: spreadOver}},
 	} {
 		r := load.r
-		r.connections, r.warmup, r.d = connections, b.warmup, b.d
-		rows, err := b.calls(ctx, fmt.Sprintf("%s-%d", r.op, r.objects), both(), func(s *server, round int) (sample, error) {
-			r.prefix = fmt.Sprintf("r%d-", round)
-			r.counted, r.once = 0, true // every object is there before anything is measured
+		r.prefix, r.connections, r.warmup, r.d = "o", connections, b.warmup, b.d
+		rows, err := b.calls(ctx, fmt.Sprintf("%s-%d", r.op, r.objects), both(), func(s *server, _ int) (sample, error) {
+			r.once = true // every object is in memory before anything is measured
 			if err := r.all(s.endpoint); err != nil {
 				return sample{}, err
 			}
-			r.counted, r.once = 1, false
+			r.once = false
 			return r.run(s.endpoint)
 		})
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,12 +16,11 @@ type requests struct {
 	want        string // what is answered; empty: the n-th count at the n-th time
 	connections int
 	objects     int
-	// prefix begins the objects' names, which no load has used before.
-	prefix    string
-	warmup, d time.Duration
+	prefix      string // of the objects' names
+	warmup, d   time.Duration
 	// once: each object is asked once, and the load ends with that.
 	once    bool
-	counted int64 // how far the objects have counted before
+	counted int64 // what each object has answered last; 0: not known
 }
 
 // asker is one connection's part of a load.
@@ -30,7 +30,7 @@ type asker struct {
 	object  int // the one that is asked
 	asked   time.Time
 	last    int64   // what one object for all has answered this connection
-	counted []int64 // how often its own objects have been asked, and answered
+	counted []int64 // what each of its own objects has answered last
 }
 
 func (r *requests) asker(n int) *asker {
@@ -62,8 +62,9 @@ func (a *asker) next() bool {
 	return !a.r.once
 }
 
-// check says what is wrong with an answer. An object's own counting is known; where
-// one counts for all connections, each sees it grow.
+// check says what is wrong with an answer. Where an object belongs to one connection,
+// that knows what comes after its first answer; where one counts for all, each sees it
+// grow.
 func (a *asker) check(status int, body []byte) error {
 	if status != 200 {
 		return fmt.Errorf("status %d: %.200s", status, body)
@@ -85,9 +86,12 @@ func (a *asker) check(status int, body []byte) error {
 		a.last = v
 		return nil
 	}
-	count := &a.counted[a.object/a.r.connections]
-	if *count++; v != a.r.counted+*count {
-		return fmt.Errorf("%s answered %d at the %d. time", a.r.op, v, a.r.counted+*count)
+	last := &a.counted[a.object/a.r.connections]
+	if *last == 0 {
+		*last = cmp.Or(a.r.counted, v-1)
+	}
+	if *last++; v != *last {
+		return fmt.Errorf("%s answered %d, and has answered %d before", a.r.op, v, *last-1)
 	}
 	return nil
 }

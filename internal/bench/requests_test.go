@@ -37,7 +37,7 @@ func TestWhatAnObjectMustAnswer(t *testing.T) {
 		bad     int // the first that is
 	}{
 		"a no-op":                     {requests{op: "noop", want: "ok", connections: 1, objects: 1}, []string{"ok", "ok", "no"}, 2},
-		"its own object counts":       {requests{op: "incr", connections: 2, objects: 4}, []string{"1", "1", "2", "2", "2"}, 4},
+		"its own objects count":       {requests{op: "incr", connections: 2, objects: 4}, []string{"5", "1", "6", "2", "6"}, 4},
 		"that has counted before":     {requests{op: "incr", connections: 1, objects: 1, counted: 7}, []string{"8", "9", "11"}, 2},
 		"one counts for all":          {requests{op: "incr", connections: 2, objects: 1}, []string{"3", "9", "10", "10"}, 3},
 		"what is no number is no sum": {requests{op: "incr", connections: 2, objects: 1}, []string{"3", "four"}, 1},
