@@ -43,8 +43,12 @@ export function keyed(parent, items, key, make, update) {
   const keys = [...parent.children].filter(child => child.dataset.key !== undefined);
   const old = new Map(keys.map(child => [child.dataset.key, child]));
   let at = keys[0] ?? null;
+  const seen = new Map(); // clients do use an id twice at once
   for (const item of items) {
-    const k = String(key(item));
+    let k = String(key(item));
+    const times = (seen.get(k) ?? 0) + 1;
+    seen.set(k, times);
+    if (times > 1) k += " " + times;
     let child = old.get(k);
     old.delete(k);
     if (!child) {
