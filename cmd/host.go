@@ -266,7 +266,7 @@ type child struct {
 func (h *host) limitsOf(c *config.Config, s config.Server) front.Options {
 	return front.Options{
 		Sessions: h.sessions, Server: s.Name, AllowedHosts: c.AllowHosts, AllowedOrigins: c.AllowOrigins,
-		MaxBody: s.MaxMessage, MaxBodies: max(maxBodies, s.MaxMessage), MaxStreams: s.MaxStreams,
+		MaxBody: s.MaxMessage, MaxBodies: max(maxBodies, s.MaxMessage), MaxStreams: s.MaxStreams, JSON: s.Response == "json",
 	}
 }
 
@@ -277,7 +277,7 @@ const maxBodies = 512 << 20
 func (h *host) mount(c *config.Config, s config.Server) error {
 	o := h.limitsOf(c, s)
 	if f := h.fronts[s.Name]; f != nil {
-		return f.Configure(front.Limits{AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins, MaxBody: o.MaxBody, MaxStreams: o.MaxStreams})
+		return f.Configure(front.Limits{AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins, MaxBody: o.MaxBody, MaxStreams: o.MaxStreams, JSON: o.JSON})
 	}
 	o.Logger, o.At, o.Principal = h.log, h.sessions.At, h.door.principal(h.path(s.Name))
 	o.TracerProvider, o.MeterProvider = h.telemetry.TracerProvider(), h.telemetry.MeterProvider()
@@ -331,26 +331,6 @@ func (h *host) mostConnections(wanted int) int {
 		h.log.Warn("the system grants this process too few open files for max_connections", "open_files", n, "max_connections", wanted, "now", most)
 	}
 	return most
-}
-
-// Server is how a hosted server fares that is a command.
-type serverStatus struct {
-	Name string `json:"name"`
-	stdio.Status
-}
-
-// statuses tells how the servers fare that are commands.
-func (h *host) statuses() []serverStatus {
-	var all []serverStatus
-	for _, s := range h.config().Servers {
-		h.changing.Lock()
-		c := h.children[s.Name]
-		h.changing.Unlock()
-		if c != nil && s.Command != "" {
-			all = append(all, serverStatus{s.Name, c.Status()})
-		}
-	}
-	return all
 }
 
 func listen(address, flag string) (net.Listener, error) {

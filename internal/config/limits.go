@@ -14,6 +14,7 @@ type Limits struct {
 	MaxProcesses         int           `koanf:"max_processes"`
 	MaxFiles             int           `koanf:"max_files"`
 	CrashLimit           int           `koanf:"crash_limit"`
+	Response             string        `koanf:"response"`
 }
 
 // LimitKeys is every key of Limits.
@@ -27,4 +28,5 @@ var LimitKeys = []Setting{
 	{"max_processes", "max-processes", CountOrNone, 256, "N", "processes of the same; beyond it the server is ended; 0: any", nil},
 	{"max_files", "max-files", CountOrNone, 4096, "N", "files that each of its processes may have open; 0: as many as the system grants", nil},
 	{"crash_limit", "crash-limit", CountOrNone, 5, "N", "servers that end one after the other before they have said anything; then the next starts wait, up to a minute; 0: none ever waits", nil},
+	{"response", "response", Text, "stream", "stream|json", "how a request is answered: by a stream of events, or by one JSON document where its answer is the first that is said", oneOf("stream", "json")},
 }

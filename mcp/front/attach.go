@@ -182,6 +182,9 @@ func (x *exchange) document(ms []wire.Message) []byte {
 // park ends the response for the client to resume. A client that holds no event
 // id can't, so what it is owed is answered instead, which may take a moment.
 func (x *exchange) park(why session.Loss, retry time.Duration) (over bool) {
+	if x.brief && len(x.held) > 0 {
+		x.start() // for the event id that it has
+	}
 	if x.unread() {
 		return x.settle(why)
 	}

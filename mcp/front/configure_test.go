@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kalpahost/kalpa/mcp/session"
 )
@@ -58,5 +59,32 @@ func TestASessionTooManyIsRefused(t *testing.T) {
 	body, _ := io.ReadAll(w.Body)
 	if w.StatusCode != http.StatusTooManyRequests || w.Header.Get("Retry-After") == "" || !strings.Contains(string(body), "you have 7") {
 		t.Errorf("%d %v %s", w.StatusCode, w.Header, body)
+	}
+}
+
+// A brief answer that takes long becomes a stream, for the comments that keep it up.
+func TestABriefAnswerThatTakesLongIsAStream(t *testing.T) {
+	s := serve(t, Options{JSON: true, KeepAlive: 20 * time.Millisecond}, accepting)
+	said, passed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(passed)
+		for {
+			select {
+			case <-said:
+				return
+			case <-time.After(time.Millisecond):
+				s.clock.Advance(time.Millisecond)
+			}
+		}
+	}()
+	w := s.post(ping)
+	close(said)
+	<-passed
+	if w.StatusCode != http.StatusOK || w.Header.Get("Content-Type") != typeStream {
+		t.Fatalf("%d %v", w.StatusCode, w.Header)
+	}
+	got := make([]byte, len(": keepalive"))
+	if _, err := io.ReadFull(w.Body, got); err != nil || string(got) != ": keepalive" {
+		t.Errorf("%q %v", got, err)
 	}
 }

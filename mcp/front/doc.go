@@ -37,6 +37,10 @@
 // forget them. A stream on which nothing was written for KeepAlive carries a
 // comment.
 //
+// With Options.JSON a request whose answer is the first that is said about it is
+// answered by one JSON document instead; the ids that lead a client back are held until
+// something else is said, or KeepAlive has passed, and then it is a stream as any other.
+//
 // # How a stream ends
 //
 // Final: it owes nothing. Parked: the client holds the id of an event and resumes

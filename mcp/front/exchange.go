@@ -39,6 +39,11 @@ type exchange struct {
 	// again makes the event that passes the exchange on to the next incarnation.
 	again func(s *session.Socket, after string) session.Event
 
+	// brief: the answer may be one JSON document, as long as nothing else has been said.
+	brief bool
+	held  []session.Frame // that only give event ids, while the exchange is brief
+	told  bool            // it was answered by a document
+
 	socket *session.Socket
 	out    *sse   // nil until the session has opened the stream
 	last   string // the last event that was written
@@ -166,21 +171,31 @@ func (x *exchange) take() (over bool) {
 		}
 		if d.Opening.Streaming {
 			x.openBy = time.Time{}
-			x.start()
+			if x.brief {
+				x.quietTill = x.now().Add(x.f.o.KeepAlive)
+			} else {
+				x.start()
+			}
 		} else if x.openBy.IsZero() {
 			x.openBy = x.now().Add(x.f.o.OpeningLimit)
 		}
 	}
 	wrote, err := x.write(d.Frames)
-	if err == nil && (wrote || d.Opening != nil && x.out != nil) {
+	if err == nil && !x.told && (wrote || d.Opening != nil && x.out != nil) {
 		err = x.flush()
 	}
 	if err != nil {
 		x.cut(err)
 		return true
 	}
-	if wrote && (d.End == nil || d.End.Kind != session.Broken) {
+	if wrote && (x.told || d.End == nil || d.End.Kind != session.Broken) {
 		_ = x.send(&session.Flushed{Socket: x.socket, Event: x.last}) // unconfirmed events are only kept longer
+	}
+	if x.told {
+		if d.End == nil {
+			x.gone()
+		}
+		return true
 	}
 	if d.End == nil {
 		return false
@@ -209,9 +224,16 @@ func (x *exchange) take() (over bool) {
 
 // start begins the stream if it has not begun.
 func (x *exchange) start() {
-	if x.out == nil {
-		x.out = newSSE(x.w, x.id, x.f.o.WriteLimit)
+	if x.out != nil {
+		return
 	}
+	x.out = newSSE(x.w, x.id, x.f.o.WriteLimit)
+	for _, f := range x.held {
+		if x.out.event(f.ID, nil) == nil { // it is only gathered
+			x.last = f.ID
+		}
+	}
+	x.brief, x.held = false, nil
 }
 
 // write writes frames, and withholds an answer to what is not owed.
@@ -228,6 +250,18 @@ func (x *exchange) write(frames []session.Frame) (wrote bool, err error) {
 			if x.f.o.At != nil {
 				x.f.o.At(actor.BeforeFlush, x.id, request)
 			}
+		}
+		switch {
+		case x.brief && f.Answers == "" && len(f.Data) == 0:
+			x.held = append(x.held, f)
+			continue
+		case x.brief && f.Answers != "":
+			x.answer(f.Data)
+			if err := x.reply(f.Data); err != nil {
+				return wrote, err
+			}
+			wrote, x.told, x.last = true, true, f.ID
+			return wrote, nil // it was all that was owed
 		}
 		x.start()
 		if f.Answers != "" {
@@ -305,7 +339,8 @@ func (x *exchange) due() (over bool) {
 			return true
 		}
 	}
-	if past(x.quietTill) && x.out != nil {
+	if past(x.quietTill) && (x.out != nil || x.brief) {
+		x.start() // a brief one takes too long to say nothing
 		x.out.comment("keepalive")
 		if err := x.flush(); err != nil {
 			x.cut(err)

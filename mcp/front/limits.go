@@ -13,17 +13,18 @@ type Limits struct {
 	AllowedOrigins []string
 	MaxBody        int64
 	MaxStreams     int
+	JSON           bool
 }
 
 func (o Options) limits() Limits {
-	return Limits{o.AllowedHosts, o.AllowedOrigins, o.MaxBody, o.MaxStreams}
+	return Limits{o.AllowedHosts, o.AllowedOrigins, o.MaxBody, o.MaxStreams, o.JSON}
 }
 
 // Configure changes limits, for what comes from now on. On an error nothing has
 // changed.
 func (f *Front) Configure(l Limits) error {
 	o := f.o
-	o.AllowedHosts, o.AllowedOrigins, o.MaxBody, o.MaxStreams = l.AllowedHosts, l.AllowedOrigins, l.MaxBody, l.MaxStreams
+	o.AllowedHosts, o.AllowedOrigins, o.MaxBody, o.MaxStreams, o.JSON = l.AllowedHosts, l.AllowedOrigins, l.MaxBody, l.MaxStreams, l.JSON
 	if err := o.Validate(); err != nil {
 		return err
 	}

@@ -50,6 +50,10 @@ type Options struct {
 	// the anonymous principal.
 	Principal func(*http.Request) (mcp.Principal, *Refusal)
 
+	// JSON answers a request by one JSON document when its answer is the first that is
+	// said about it, within KeepAlive; else, as without it, by a stream.
+	JSON bool
+
 	// MaxBody bounds the body of one POST, in bytes. Default 16 MiB.
 	MaxBody int64
 	// MaxBodies bounds the bodies that are held at once: those being read and those of

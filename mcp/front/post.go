@@ -59,6 +59,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, caller session.Call
 		x.status = http.StatusAccepted
 	} else {
 		x.expireAt = x.now().Add(f.deadline())
+		x.brief = f.limits.Load().JSON && len(owes) == 1 && !batch
 	}
 	x.begin(ms)
 	x.stream = session.StreamFrom(f.o.Text())

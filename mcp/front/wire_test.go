@@ -189,6 +189,8 @@ func setOption(t *testing.T, o *Options, name, value string) {
 			t.Fatal(err)
 		}
 		field.SetInt(n)
+	case bool:
+		field.SetBool(value == "true")
 	case []string:
 		field.Set(reflect.Append(field, reflect.ValueOf(value)))
 	default:
