@@ -124,7 +124,7 @@ var guards = []Guard{
 	},
 	{
 		"a front never answers in the place of a session that still may", "mcp/front TestAFrontWaitsLongerThanItsSessions",
-		"mcp/front/front.go", "New", "deadline: ceiling + DeadlineMargin", "deadline: ceiling",
+		"mcp/front/limits.go", "deadline", "return ceiling + DeadlineMargin", "return ceiling",
 	},
 	{
 		"a front whose session does not answer does, and counts it: the last resort (I1)", "mcp/front TestWire/last-resort",
