@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,13 +52,13 @@ func codeVersion() string {
 	if !ok {
 		return ""
 	}
-	v := info.Main.Path + " " + version() + " " + info.Main.Version
+	parts := []string{info.Main.Path, version(), info.Main.Version}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" || s.Key == "vcs.time" || s.Key == "vcs.modified" {
-			v += " " + s.Value
+			parts = append(parts, s.Value)
 		}
 	}
-	return v
+	return strings.Join(parts, " ")
 }
 
 // built is the module's version, and the revision where it is known.
