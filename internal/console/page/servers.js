@@ -57,7 +57,7 @@ function update(body, s) {
   const now = [s.retry_at, s.crashes, Date.parse(s.retry_at) > hostNow()].join();
   if (retry.dataset.now !== now) {
     retry.dataset.now = now;
-    fill(retry, " · " + plural(s.crashes, "crash", "crashes") + " in a row", s.retry_at && (Date.parse(s.retry_at) > hostNow() ? [", not started before ", h("time")] : ", may be tried now"));
+    fill(retry, " · " + plural(s.crashes, "crash", "crashes") + " in a row", s.retry_at && (Date.parse(s.retry_at) > hostNow() ? [", may start again ", h("time")] : ", may be tried now"));
   }
   const until = retry.querySelector("time");
   if (until) setTime(until, s.retry_at);
