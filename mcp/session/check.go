@@ -85,7 +85,7 @@ func (c *Checker) event(e storage.Entry) {
 	c.events[id.Stream]++
 }
 
-// Info says what the rows were of, for who counts.
+// Checked says what the rows were of, for who counts.
 type Checked struct {
 	Server string
 	Ended  bool

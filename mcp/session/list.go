@@ -124,11 +124,11 @@ func (s *Service) meta(ctx context.Context, id string) (*meta, error) {
 	case row == nil:
 		return nil, ErrUnknown
 	}
-	var m meta
-	if json.Unmarshal(row, &m) != nil {
-		return nil, nil
+	m := &meta{}
+	if json.Unmarshal(row, m) != nil {
+		m = nil
 	}
-	return &m, nil
+	return m, nil
 }
 
 func (s *Service) presence(i Info, m *meta) Presence {
