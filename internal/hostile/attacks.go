@@ -124,6 +124,7 @@ func hold(many int, says string) func(context.Context, *target, *tally, func()) 
 				case err != nil:
 					seen.add(0, nil)
 				default:
+					_ = w.Body.Close()
 					seen.add(w.StatusCode, nil)
 				}
 			})
@@ -156,6 +157,7 @@ func (t *target) raw(ctx context.Context, head string, chunk []byte) (int, error
 	if err != nil {
 		return 0, err
 	}
+	defer func() { _ = w.Body.Close() }()
 	return w.StatusCode, nil
 }
 

@@ -34,16 +34,16 @@ func start(ctx context.Context, program string) (*target, error) {
 		return nil, err
 	}
 	t := &target{dir: dir, tokens: map[string]string{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}}
-	file := ""
+	var file strings.Builder
 	for _, name := range []string{"good", "evil"} {
 		token, line, err := auth.NewToken(name)
 		if err != nil {
 			return nil, err
 		}
 		t.tokens[name] = token
-		file += line + "\n"
+		file.WriteString(line + "\n")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "tokens"), []byte(file), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "tokens"), []byte(file.String()), 0o600); err != nil {
 		return nil, err
 	}
 	if program == "" {
