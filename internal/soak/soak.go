@@ -88,33 +88,32 @@ func (r *Report) add(o *Outcome) {
 // that the soak itself did not work.
 func (s *Soak) Run(ctx context.Context) (*Report, error) {
 	r := &Report{Seed: s.Seed, Lost: map[string]int{}}
-	began := time.Now()
 	dir, err := os.MkdirTemp("", "kalpa-soak-")
 	if err != nil {
 		return nil, err
 	}
-	small, err := newSmallDisk(filepath.Join(dir, "small"))
-	if err != nil {
-		r.Skipped = append(r.Skipped, "full disks: "+err.Error())
+	small, missing := newSmallDisk(filepath.Join(dir, "small"))
+	if missing != nil {
+		r.Skipped = append(r.Skipped, "full disks: "+missing.Error())
 	}
-	for n := 0; err == nil || n == 0 || small == nil; n++ {
-		if n > 0 && (time.Since(began) >= s.For || len(r.Failures) > 0) {
-			err = nil
-			break
+	err = s.storms(ctx, dir, small, r)
+	return r, errors.Join(err, small.close(), os.RemoveAll(dir))
+}
+
+func (s *Soak) storms(ctx context.Context, dir string, small *smallDisk, r *Report) error {
+	began := time.Now()
+	for n := 0; n == 0 || time.Since(began) < s.For && len(r.Failures) == 0; n++ {
+		o, err := s.storm(ctx, n, dir, small)
+		if err != nil {
+			return err
 		}
-		o, runErr := s.storm(ctx, n, dir, small)
-		if o != nil {
-			r.add(o)
-		}
+		r.add(o)
 		r.Real = time.Since(began).Round(time.Millisecond).Seconds()
 		if s.Told != nil {
 			s.Told(*r)
 		}
-		if err = runErr; err != nil {
-			break
-		}
 	}
-	return r, errors.Join(err, small.close(), os.RemoveAll(dir))
+	return nil
 }
 
 // storm is one storm, with a host of its own.

@@ -58,6 +58,8 @@ type Outcome struct {
 	Fulls   int
 	Ended   int // hosts that a full disk has ended
 	Took    time.Duration
+
+	room time.Time // since when the disk is not full any more
 }
 
 // every is how often an isolate is reset.
@@ -232,7 +234,15 @@ func (s *Storm) weather(ctx context.Context, h Machine, out *Outcome, begun *ato
 		}
 		select {
 		case <-h.Ended():
-			return errors.New("the host has ended by itself")
+			// It may have been about to when there was room again.
+			if time.Since(out.room) > afterFull {
+				return errors.New("the host has ended by itself")
+			}
+			out.Ended++
+			out.Kills = append(out.Kills, time.Now())
+			if err := h.Restart(ctx); err != nil {
+				return err
+			}
 		case <-tick.C:
 		}
 		if len(changes) > 0 && int(begun.Load()) >= changes[0].at {
@@ -252,6 +262,9 @@ func (s *Storm) weather(ctx context.Context, h Machine, out *Outcome, begun *ato
 	}
 	return nil
 }
+
+// afterFull is how long after a full disk a host may still end for its sake.
+const afterFull = 30 * time.Second
 
 // full fills the disk for a while. The host must not go on without its disk: it ends
 // when it has to write what does not fit. The store has some room of its own, so that may
@@ -286,7 +299,8 @@ func (s *Storm) full(ctx context.Context, h Machine, out *Outcome) error {
 	if err := s.Fill(false); err != nil || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
 	}
-	if ended = ended || gone(time.Second); !ended {
+	out.room = time.Now()
+	if ended = ended || gone(3*time.Second); !ended {
 		return nil // it lives on the room that it has
 	}
 	out.Ended++
