@@ -108,12 +108,12 @@ func (obj *object) handled(m fromRuntime) {
 
 func (obj *object) Alarm(t *actor.Turn, _ alarm.Info, done func(*actor.Turn, error)) {
 	var o out
+	about, known := obj.place(t), obj.s.meta != nil // the step may end what is left of it
 	obj.s.step(ring{}, t.Now(), &o)
 	err := obj.apply(t, &o)
 	if err != nil {
 		t.Abort(err) // what the step has decided is in memory, and would never be done
-	} else if obj.svc.watcher.Load() != nil {
-		about := obj.place(t)
+	} else if known && obj.svc.watcher.Load() != nil {
 		about.Kind = AlarmRun
 		t.After(func() { obj.svc.tell(about) })
 	}

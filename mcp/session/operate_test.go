@@ -60,6 +60,15 @@ func TestWhatBecomesOfASessionIsTold(t *testing.T) {
 	}
 }
 
+// A session that wakes by itself says so, and what it does then.
+func TestAnAlarmThatRunsIsTold(t *testing.T) {
+	w := newWorld(t, func(s *session.Server) { s.IdleTimeout = time.Second })
+	told := watched(w)
+	w.open1()
+	w.within(20*time.Second, "the runtime to be reclaimed", func() bool { return slices.Contains(told(), "runtime.disposed    idle") })
+	w.within(20*time.Second, "the alarm to be told", func() bool { return slices.Contains(told(), "alarm.run") })
+}
+
 // A runtime that owes nothing is disposed of, and the next request builds another; one
 // that owes answers is not, unless it must be.
 func TestARuntimeIsDisposedOf(t *testing.T) {
