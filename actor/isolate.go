@@ -162,8 +162,8 @@ func (i *isolate) charge(inc *incarnation, n int64) (*waiter, error) {
 		i.relieve()
 		return nil, nil
 	}
-	if i.reclaims() && i.enough(n) {
-		w := &waiter{inc: inc, bytes: n, wake: i.h.o.Runner.Signal()}
+	if i.reclaims() && i.enough(inc, n) {
+		w := &waiter{inc: inc, bytes: n, since: i.h.o.Clock.Now(), wake: i.h.o.Runner.Signal()}
 		i.waiters = append(i.waiters, w)
 		i.mu.Unlock()
 		i.reclaim()

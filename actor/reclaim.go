@@ -30,6 +30,13 @@ type Reclaimer interface {
 // than the closing of a runtime may take, and shorter than a turn.
 const patience = 15 * time.Second
 
+// A member that is in the middle of a turn is asked again after a while, and for no
+// longer than a moment: turns are short, unless they are what fills the heap.
+const (
+	lookAgain = 5 * time.Millisecond
+	moment    = time.Second
+)
+
 // roundEvery is the time between two rounds that only the soft limit asks for.
 const roundEvery = time.Second
 
@@ -37,6 +44,7 @@ const roundEvery = time.Second
 type waiter struct {
 	inc     *incarnation
 	bytes   int64
+	since   time.Time
 	wake    run.Signal
 	covered bool // by a round that has begun since it waits
 	end     waitEnd
@@ -56,6 +64,7 @@ type round struct {
 	left  []*incarnation         // not asked yet, least recently used first
 	asked map[*incarnation]int64 // have not answered; what each had charged
 	count int                    // how many were asked
+	busy  bool                   // members that may have something to give are at work
 	freed int64
 }
 
@@ -174,7 +183,11 @@ func (i *isolate) reclaim() {
 func (i *isolate) begin() {
 	r := &round{asked: map[*incarnation]int64{}}
 	for inc := range i.members {
-		if inc.reclaimable() {
+		switch {
+		case !i.mayGive(inc):
+		case inc.atWork():
+			r.busy = true
+		default:
 			r.left = append(r.left, inc)
 		}
 	}
@@ -202,6 +215,9 @@ func (i *isolate) goOn() {
 		}
 		if !inc.ask() {
 			i.mu.Lock()
+			if i.round != nil {
+				i.round.busy = true
+			}
 			i.answer(inc)
 			i.mu.Unlock()
 		}
@@ -233,6 +249,9 @@ func (i *isolate) next() *incarnation {
 		case len(i.waiters) == 0:
 		case !i.waiters[0].covered:
 			i.begin()
+		case r.busy && i.h.o.Clock.Now().Sub(i.waiters[0].since) < moment:
+			i.h.o.Clock.AfterFunc(lookAgain, i.resume)
+			return nil
 		default:
 			w := i.waiters[0]
 			i.waiters = i.waiters[1:]
@@ -255,14 +274,15 @@ func (i *isolate) short() bool {
 	return left > min(goal, i.h.o.SoftLimit)
 }
 
-// enough guesses whether reclaiming can make room for n bytes. Called with the lock.
-func (i *isolate) enough(n int64) bool {
+// enough guesses whether reclaiming can make room for n bytes for a member. Called
+// with the lock.
+func (i *isolate) enough(asks *incarnation, n int64) bool {
 	left := i.heap
 	for _, w := range i.waiters {
 		left += w.bytes
 	}
 	for inc := range i.members {
-		if inc.reclaimable() {
+		if inc != asks && i.mayGive(inc) {
 			left -= base + inc.charged
 		}
 	}
@@ -318,9 +338,11 @@ func (inc *incarnation) lastUse() int64 {
 	return inc.touched.Load()
 }
 
-// reclaimable guesses that the incarnation has something to give: whether it has is
-// known to its mailbox alone.
-func (inc *incarnation) reclaimable() bool { return inc.lastUse() != inUse && !inc.atWork() }
+// mayGive guesses that a member has something to give: whether it has is known to its
+// mailbox alone. Who waits for memory has not. Called with the lock.
+func (i *isolate) mayGive(inc *incarnation) bool {
+	return inc.lastUse() != inUse && !slices.ContainsFunc(i.waiters, func(w *waiter) bool { return w.inc == inc })
+}
 
 // ask asks an incarnation that rests to give what it can. False: it is at work.
 func (inc *incarnation) ask() bool {
