@@ -9,9 +9,11 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,7 +76,9 @@ something did not hold.`,
 		s := soak.Soak{Program: program, Seed: n, For: length, Told: func(r soak.Report) {
 			bar.set(int(min(r.Real, length.Seconds())), int(length.Seconds()), fmt.Sprintf("%s requests", grouped(r.Requests)))
 		}}
-		r, err := s.Run(cmd.Context())
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		r, err := s.Run(ctx) // what it has mounted and started ends with it
 		bar.clear()
 		switch {
 		case errors.Is(err, context.Canceled):

@@ -289,17 +289,27 @@ func (s *Storm) full(ctx context.Context, h Machine, out *Outcome) error {
 		h.Kill()
 	}
 	out.Kills = append(out.Kills, time.Now())
+	restarted := make(chan error, 1)
 	if !ended {
-		err := h.Restart(ctx)
-		if err != nil && !errors.Is(err, ErrEnded) {
-			return errors.Join(err, s.Fill(false))
+		go func() { restarted <- h.Restart(ctx) }() // it may wait for room
+		select {
+		case err := <-restarted:
+			restarted <- err
+		case <-time.After(3 * time.Second):
 		}
-		ended = err != nil || gone(time.Second)
 	}
-	if err := s.Fill(false); err != nil || ctx.Err() != nil {
-		return errors.Join(err, ctx.Err())
-	}
+	err := s.Fill(false)
 	out.room = time.Now()
+	if !ended {
+		if began := <-restarted; errors.Is(began, ErrEnded) {
+			ended = true
+		} else {
+			err = errors.Join(err, began)
+		}
+	}
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return err
+	}
 	if ended = ended || gone(3*time.Second); !ended {
 		return nil // it lives on the room that it has
 	}
