@@ -182,6 +182,7 @@ func (i *isolate) reclaim() {
 // begin begins a round. Called with the lock.
 func (i *isolate) begin() {
 	r := &round{asked: map[*incarnation]int64{}}
+	// In any order: what is taken is sorted below.
 	for inc := range i.members {
 		switch {
 		case !i.mayGive(inc):
