@@ -140,7 +140,7 @@ func (h *host) start() (err error) {
 		return err
 	}
 	if h.actors, err = actor.NewHost(actor.Options{
-		Store: h.store, Isolates: c.Isolates, HeapLimit: heapOf(c), Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm, Version: codeVersion(),
+		Store: h.store, Isolates: c.Isolates, HeapLimit: heapOf(c), SoftLimit: softOf(c), Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm, Version: codeVersion(),
 		TracerProvider: h.telemetry.Traced(),
 		Web:            actor.Web{OriginChecked: true}, // by guard
 	}); err != nil {
@@ -318,6 +318,15 @@ func heapOf(c *config.Config) int64 {
 		return c.Heap
 	}
 	return max(machineMemory()/4*3/int64(c.Isolates), 128<<20)
+}
+
+// softOf is where an isolate begins to reclaim, in bytes; 0: the actor's default,
+// negative: it does not.
+func softOf(c *config.Config) int64 {
+	if c.Reclaim {
+		return 0
+	}
+	return -1
 }
 
 // Files that are not for connections: the store's, and the pipes of children.

@@ -15,7 +15,7 @@ import (
 
 // fixed are the keys whose value only a restart changes.
 var fixed = []string{
-	"listen", "data", "durability", "insecure", "isolates", "heap", "admin", "admin_token_file", "trace_file", "log.format",
+	"listen", "data", "durability", "insecure", "isolates", "heap", "reclaim", "admin", "admin_token_file", "trace_file", "log.format",
 }
 
 // reload takes over what can change of a configuration. What can't is said; on an error

@@ -42,7 +42,8 @@ resume, servers are ended, and what was not answered is stored as lost. A second
 signal ends it at once.
 
 Exit codes: 0 ended by a signal, 1 something did not work, 2 the command line or the
-file is wrong.`,
+file is wrong, 5 the store is damaged, 6 ended in order because too many turns of
+objects overran and could not be stopped: start it again.`,
 		Example: `  kalpa serve
   kalpa serve -- npx -y @modelcontextprotocol/server-everything
   kalpa serve --env GITHUB_TOKEN -- github-mcp-server stdio

@@ -29,6 +29,7 @@ type Config struct {
 	MaxOpenRate    int   `koanf:"max_open_rate"`    // a minute, of one caller; 0: any
 	Isolates       int   `koanf:"isolates"`
 	Heap           int64 `koanf:"heap"` // bytes, of one isolate; 0: by the machine's memory
+	Reclaim        bool  `koanf:"reclaim"`
 
 	Admin string `koanf:"admin"`
 	// AdminTokenFile has the token for Admin; empty: the environment may.

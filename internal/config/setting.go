@@ -97,6 +97,7 @@ var HostKeys = []Setting{
 	{"max_open_rate", "max-open-rate", CountOrNone, DefaultOpenRate, "N", "sessions that one caller that is counted may open in a minute; 0: any", nil},
 	{"isolates", "isolates", Count, 4, "N", "groups of sessions that share a heap and are reset together", nil},
 	{"heap", "heap", SizeOrNone, int64(0), "SIZE", "what the sessions of one isolate may hold, their servers' memory included; 0: an equal share of three quarters of the machine's memory", nil},
+	{"reclaim", "reclaim", Bool, true, "", "past three quarters of its heap an isolate ends what nobody needs, least recently used first; false: it is reset when the heap is full, whoever is in it", nil},
 	{"admin", "admin", Text, "", "ADDRESS", "where kalpa's commands, health checks and Prometheus connect: a loopback HOST:PORT, or unix:/path/of.sock; off when empty", adminAddress},
 	{"admin_token_file", "admin-token-file", Text, "", "FILE", "a file with the token that requests to the admin address must bear; KALPA_ADMIN_TOKEN holds one as well", expanded},
 	{"trace_file", "trace-file", Text, "", "FILE", "a file that spans are appended to, a line of JSON each; off when empty", expanded},
