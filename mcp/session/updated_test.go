@@ -29,7 +29,8 @@ func TestACallIsLostToAnUpdate(t *testing.T) {
 			w.begin(t)
 			c := w.open1()
 			l := c.post(call("1", "hang"))
-			l.until("it has begun", func() bool { return len(l.frames) > 0 && w.saw("hang") == 1 })
+			l.until("its first event", func() bool { return len(l.frames) > 0 })
+			w.within(5*time.Second, "the call to be delivered", func() bool { return w.saw("hang") == 1 })
 			killed := w.host
 			killed.Store().Close() // nothing more of it is written
 			w.shutdown()
