@@ -36,12 +36,7 @@ listener: start the host with kalpa serve --admin ` + admin.DefaultAddress + `.`
 		Example: `  kalpa chaos reset --isolate 2 --cause memory_limit
   kalpa chaos arm --at after-result --tool slow --scope isolate --cause cpu_limit --times 3
   kalpa chaos storm --every 50ms --isolate random --for 10s`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return nil
-		},
+		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SuggestionsMinimumDistance = 2

@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 
@@ -13,15 +15,25 @@ func newConfig() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "config",
 		Short: "Check and show what a host would be configured with",
-		Args:  cobra.NoArgs,
+		Args:  onlyCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	group.SuggestionsMinimumDistance = 2
 	group.AddCommand(newConfigCheck(), newConfigShow())
 	return group
 }
 
+// checked is what config check says as JSON.
+type checked struct {
+	// Servers are the names of those that would be hosted; none where there are Problems.
+	Servers  []string         `json:"servers,omitempty"`
+	Problems []config.Problem `json:"problems,omitempty"`
+	Notes    []config.Problem `json:"notes,omitempty"`
+}
+
 func newConfigCheck() *cobra.Command {
 	var f hostFlags
+	var out output
 	check := &cobra.Command{
 		Use:   "check [flags of serve] [-- COMMAND [ARG...]]",
 		Short: "Say what is wrong with a configuration, and start nothing",
@@ -31,19 +43,28 @@ the configuration names are read, and not shown.
 
 Exit codes: 0 nothing is wrong, 2 something is.`,
 		Example: `  kalpa config check --config kalpa.yaml`,
+		Args:    command,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, notes, err := f.load(args)
-			for _, note := range notes {
-				fmt.Fprintf(cmd.OutOrStdout(), "note: %s\n", note)
+			v := checked{Notes: notes}
+			v.Problems, _ = errors.AsType[config.Problems](err)
+			if err == nil {
+				for _, s := range c.Servers {
+					v.Servers = append(v.Servers, s.Name)
+				}
 			}
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "ok: %d server(s)\n", len(c.Servers))
-			return nil
+			return cmp.Or(out.print(cmd.OutOrStdout(), v, func(w io.Writer) {
+				for _, note := range notes {
+					fmt.Fprintf(w, "note: %s\n", note)
+				}
+				if err == nil {
+					fmt.Fprintf(w, "ok: %d server(s)\n", len(v.Servers))
+				}
+			}), err)
 		},
 	}
 	f.add(check.Flags())
+	out.add(check.Flags())
 	return check
 }
 
@@ -58,6 +79,7 @@ and behind it where it comes from. What is printed can be used as a file, but fo
 secrets, in whose place there are asterisks.`,
 		Example: `  kalpa config show --config kalpa.yaml
   KALPA_IDLE_TIMEOUT=1m kalpa config show --output json`,
+		Args: command,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := f.load(args)
 			if err != nil {

@@ -58,13 +58,8 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 		Version:       version(),
 		SilenceErrors: true, // report prints them
 		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return unknownCommand(cmd, args[0])
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          onlyCommands,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("kalpa {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
@@ -92,8 +87,17 @@ type hinted struct {
 
 func (e *hinted) Unwrap() error { return e.error }
 
+// onlyCommands is for a command that does nothing itself: a word behind it that is none of
+// those below it is a slip.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return unknownCommand(cmd, args[0])
+}
+
 func unknownCommand(cmd *cobra.Command, name string) error {
-	e := &usageError{err: fmt.Errorf("unknown command %q", name), hint: "kalpa --help lists the commands"}
+	e := &usageError{err: fmt.Errorf("unknown command %q", name), hint: cmd.CommandPath() + " --help lists the commands"}
 	near := cmd.SuggestionsFor(name)
 	for _, sub := range cmd.Commands() {
 		if slices.Contains(sub.SuggestFor, name) {

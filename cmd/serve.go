@@ -48,20 +48,7 @@ objects overran and could not be stopped: start it again.`,
   kalpa serve -- npx -y @modelcontextprotocol/server-everything
   kalpa serve --env GITHUB_TOKEN -- github-mcp-server stdio
   kalpa serve --config kalpa.yaml --listen 127.0.0.1:9000`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			switch dash := cmd.ArgsLenAtDash(); {
-			case dash == 0 && len(args) == 0:
-				return &usageError{err: errors.New("nothing follows --"), hint: "a server's command does, as in kalpa serve -- npx -y @modelcontextprotocol/server-everything"}
-			case dash != 0 && len(args) > 0:
-				hint := "a server's command comes after --, as in kalpa serve -- " + strings.Join(args, " ")
-				switch filepath.Ext(args[0]) {
-				case ".yaml", ".yml", ".json":
-					hint = "a configuration file comes after --config, as in kalpa serve --config " + args[0]
-				}
-				return &usageError{err: fmt.Errorf("unexpected argument %q", args[0]), hint: hint}
-			}
-			return nil
-		},
+		Args: command,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, notes, err := f.load(args)
 			if err != nil {
@@ -77,6 +64,22 @@ objects overran and could not be stopped: start it again.`,
 	}
 	f.add(serve.Flags())
 	return serve
+}
+
+// command takes arguments only behind --.
+func command(cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash == 0 && len(args) == 0:
+		return &usageError{err: errors.New("nothing follows --"), hint: "a server's command does, as in " + cmd.CommandPath() + " -- npx -y @modelcontextprotocol/server-everything"}
+	case dash != 0 && len(args) > 0:
+		hint := "a server's command comes after --, as in " + cmd.CommandPath() + " -- " + strings.Join(args, " ")
+		switch filepath.Ext(args[0]) {
+		case ".yaml", ".yml", ".json":
+			hint = "a configuration file comes after --config, as in " + cmd.CommandPath() + " --config " + args[0]
+		}
+		return &usageError{err: fmt.Errorf("unexpected argument %q", args[0]), hint: hint}
+	}
+	return nil
 }
 
 // plugins are the names of the plugins that this program has.

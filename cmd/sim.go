@@ -53,12 +53,7 @@ wrong, 3 something did not hold, 4 two runs of one seed were not the same.`,
   kalpa sim --seed 7 --profile power-cut --html run.html
   kalpa sim --plan kalpa-sim-swarm-7.plan --shrink
   kalpa sim compare --html compare.html`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return nil
-		},
+		Args: onlyCommands,
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	flags := cmd.Flags()

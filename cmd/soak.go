@@ -45,12 +45,7 @@ Exit codes: 0 all held, 1 something did not work, 2 the command line is wrong, 3
 something did not hold.`,
 		Example: `  kalpa soak
   kalpa soak --seed 7 --for 1h`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return nil
-		},
+		Args: onlyCommands,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

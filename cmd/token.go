@@ -22,7 +22,7 @@ A host takes the file over when it starts, and on SIGHUP. A line that is taken o
 its token; sessions belong to the name, and are there for the name's next token.`,
 		Example: `  kalpa token ada | tee /dev/tty | tail -n 1 >> tokens
   kalpa serve --listen 0.0.0.0:8080 --auth-tokens-file tokens --tls-cert cert.pem --tls-key key.pem`,
-		Args: cobra.ExactArgs(1),
+		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			token, line, err := auth.NewToken(args[0])
 			if err != nil {

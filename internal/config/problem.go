@@ -10,12 +10,12 @@ import (
 // Problem is one thing that is wrong with a configuration.
 type Problem struct {
 	// File and Line say where; both are zero for a problem with the command line.
-	File string
-	Line int
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
 	// Key is the path of the key ("servers.files.command"), or the flag ("--listen").
-	Key string
+	Key string `json:"key,omitempty"`
 	// Text says what is wrong and what would be right.
-	Text string
+	Text string `json:"text"`
 }
 
 func (p Problem) String() string {
