@@ -236,10 +236,14 @@ func NewHost(o Options) (*Host, error) {
 }
 
 // Register makes a class of machines known. It must be called before Start, and
-// panics when the name is taken.
+// panics when the name is taken or no class can have it: that is 1 to 64 letters,
+// digits, '_', '.' and '-'.
 func (h *Host) Register(class string, create func() Machine) {
 	if h.started.Load() {
 		panic("actor: Register after Start")
+	}
+	if err := storage.ValidateClass(class); err != nil {
+		panic(fmt.Sprintf("actor: Register: %v", err))
 	}
 	if class == codeID.Class {
 		panic(fmt.Sprintf("actor: class %q is the host's own", class))

@@ -450,3 +450,24 @@ func TestShutdownRefusesAndComesToRest(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+func TestAClassHasANameThatObjectsCanHave(t *testing.T) {
+	l := newLab(t, actor.Options{})
+	for _, class := range []string{"", "a/b", "a b", "a\x00b", "\xff", "é", strings.Repeat("c", 65), "kalpa.host"} {
+		h, err := actor.NewHost(actor.Options{Store: l.Store(), Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("class %q is registered, and no object of it can be reached", class)
+				}
+			}()
+			actor.Define(class, func(_ context.Context, s *actor.State) (*thing, error) { return &thing{s}, nil }).Register(h)
+		}()
+		if err := h.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

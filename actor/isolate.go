@@ -117,6 +117,7 @@ func (i *isolate) abandon(inc *incarnation) {
 		if i.round != nil {
 			delete(i.round.asked, inc) // it gives nothing
 		}
+		i.grant() // what it has waited for, others may have
 	}
 	i.mu.Unlock()
 	i.goOn()
@@ -156,7 +157,7 @@ func (i *isolate) charge(inc *incarnation, n int64) (*waiter, error) {
 		i.mu.Unlock()
 		return nil, inc.err()
 	}
-	if i.heap+n <= i.h.o.HeapLimit && len(i.waiters) == 0 {
+	if i.fits(n) && len(i.waiters) == 0 {
 		i.take(inc, n)
 		i.mu.Unlock()
 		i.relieve()
@@ -173,6 +174,9 @@ func (i *isolate) charge(inc *incarnation, n int64) (*waiter, error) {
 	i.mu.Unlock()
 	return nil, i.overflow(inc, err)
 }
+
+// fits: there is room for n bytes, however many those are. Called with the lock.
+func (i *isolate) fits(n int64) bool { return n <= i.h.o.HeapLimit-i.heap }
 
 // take is called with the lock.
 func (i *isolate) take(inc *incarnation, n int64) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -23,6 +24,8 @@ const (
 	// onceKept is for how long a row is kept, from when the call was made: much longer
 	// than anybody repeats it.
 	onceKept = time.Minute
+	// MaxOnce bounds the result of such a call, in bytes.
+	MaxOnce = 2 << 20
 	// onceSwept is how many rows that are too old a new one takes with it.
 	onceSwept = 4
 )
@@ -70,6 +73,21 @@ func (a *attempt) recall(t *Turn) (answered bool, err error) {
 	forget := t.OnBreak(a.lost)
 	t.After(func() { forget(); a.reply(row.Out, failed) })
 	return true, nil
+}
+
+// finish says in the turn's batch what came of the call. A result that does not fit
+// there is an error.
+func (c *call) finish(t *Turn, out []byte, failed error) ([]byte, error) {
+	row := onceRow{Done: true, Out: out, Err: text(failed)}
+	n := len(row.Out) + len(row.Err)
+	// What is kept is somewhat larger: a third, for a result. The rest is for the schedule.
+	if n > MaxOnce || t.size+2*n > storage.MaxBatch-1<<19 {
+		out, failed = nil, &Error{Op: "call", ID: t.ID(), Epoch: t.Epoch(), Err: fmt.Errorf("%w: the result of %s has %d bytes", ErrTooLarge, c.method, n),
+			Hint: "what a call with an identity returns is kept with what it has written: at most 2 MiB, and together 63 MiB"}
+		row = onceRow{Done: true, Err: failed.Error()}
+	}
+	c.record(t, row)
+	return out, failed
 }
 
 // record says in the turn's batch how far the call has come.

@@ -74,7 +74,7 @@ func (i *isolate) reclaims() bool { return i.h.o.SoftLimit > 0 }
 // grant lets charges that wait have what has become free, in order. Called with the
 // lock.
 func (i *isolate) grant() {
-	for len(i.waiters) > 0 && i.heap+i.waiters[0].bytes <= i.h.o.HeapLimit {
+	for len(i.waiters) > 0 && i.fits(i.waiters[0].bytes) {
 		w := i.waiters[0]
 		i.waiters = i.waiters[1:]
 		i.take(w.inc, w.bytes)
@@ -88,9 +88,11 @@ func (w *waiter) finish(end waitEnd) {
 	w.wake.Set()
 }
 
-// drop takes a waiter out, if it still waits. Called with the lock.
+// drop takes a waiter out, if it still waits: those behind it may fit. Called with the
+// lock.
 func (i *isolate) drop(w *waiter) {
 	i.waiters = slices.DeleteFunc(i.waiters, func(other *waiter) bool { return other == w })
+	i.grant()
 }
 
 // wait returns when a charge that did not fit has been granted, or with the error of
@@ -287,7 +289,7 @@ func (i *isolate) enough(asks *incarnation, n int64) bool {
 			left -= base + inc.charged
 		}
 	}
-	return left+n <= i.h.o.HeapLimit
+	return n <= i.h.o.HeapLimit-left
 }
 
 // answer notes that a member has given what it can. Called with the lock.

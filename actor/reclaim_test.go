@@ -2,7 +2,9 @@ package actor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,7 @@ type hoard struct {
 	bytes  int64
 	needed bool
 	done   chan error
+	until  context.Context // nil: for as long as it takes
 }
 
 func (m *hoarder) Start(t *actor.Turn) error { m.name = t.ID().Name; return nil }
@@ -42,7 +45,11 @@ func (m *hoarder) Handle(t *actor.Turn, event any) {
 	t.Rests(rests)
 	charge := t.Charger()
 	go func() {
-		release, err := charge(context.Background(), e.bytes)
+		ctx := context.Background()
+		if e.until != nil {
+			ctx = e.until
+		}
+		release, err := charge(ctx, e.bytes)
 		m.p.Lock()
 		m.release = release
 		m.p.Unlock()
@@ -114,7 +121,7 @@ func hoarderID(name string) storage.ID { return storage.ID{Class: "hoarder", Nam
 func (p *pressed) hoards(name string, bytes int64, needed bool) <-chan error {
 	p.Helper()
 	done := make(chan error, 1)
-	if err := p.Send(hoarderID(name), hoard{bytes, needed, done}, func(err error) { done <- err }); err != nil {
+	if err := p.Send(hoarderID(name), hoard{bytes, needed, done, nil}, func(err error) { done <- err }); err != nil {
 		p.Fatal(err)
 	}
 	return done
@@ -267,6 +274,34 @@ func TestAChargeWaitsForWhatIsReclaimed(t *testing.T) {
 	}
 }
 
+// Who gives up waiting is in nobody's way any more.
+func TestAChargeThatIsGivenUpLetsThoseBehindItPass(t *testing.T) {
+	p := newPressed(t, actor.Options{HeapLimit: 4 * mib, SoftLimit: 4 * mib})
+	p.slow = true
+	if err := p.get(p.hoards("rests", 3*mib, false)); err != nil {
+		t.Fatal(err)
+	}
+	until, giveUp := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	if err := p.Send(hoarderID("first"), hoard{2 * mib, true, first, until}, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("it waits", func() bool { p.Lock(); defer p.Unlock(); return len(p.given) == 1 })
+	behind := p.begin("a", charges(mib/2))
+	select {
+	case err := <-behind:
+		t.Fatalf("it went past who waits: %v", err)
+	case <-time.After(settle):
+	}
+	giveUp()
+	if err := p.get(first); !errors.Is(err, context.Canceled) {
+		t.Errorf("who gave up got %v", err)
+	}
+	if err := p.get(behind); err != nil {
+		t.Error(err)
+	}
+}
+
 // A charge that waits in a transaction keeps everybody out, and is one commit with it.
 func TestAChargeWaitsInATransaction(t *testing.T) {
 	p := newPressed(t, actor.Options{HeapLimit: 4 * mib})
@@ -308,6 +343,7 @@ func TestAChargeThatWaitsInVainResetsTheIsolate(t *testing.T) {
 	}{
 		"reclamation is off":            {-1, 2 * mib, 0, false, "asked for 2097152 more; the largest"},
 		"more than could be given":      {0, 4 * mib, 0, false, "asked for 4194304 more; the largest"},
+		"more than can be added up":     {0, math.MaxInt64, 0, false, "asked for 9223372036854775807 more; the largest"},
 		"nobody gives within the time":  {0, 2 * mib, 16 * time.Second, false, "waited 15s for what is being reclaimed"},
 		"what is given is less than it": {0, 3*mib + mib/2, 0, true, "nothing more could be reclaimed"},
 	} {

@@ -153,14 +153,21 @@ func (s *State) List(r storage.Range) iter.Seq2[storage.Entry, error] {
 }
 
 // DeleteAll deletes every value, every schedule and the alarm, in one commit. What
-// is written or set after it stays.
+// is written or set after it stays. Of calls with an identity those are forgotten that
+// have ended.
 func (s *State) DeleteAll() error {
 	t, err := s.holder()
 	if err != nil {
 		return err
 	}
 	t.Clear()
-	return s.inc.err()
+	if err := s.inc.err(); err != nil {
+		return err
+	}
+	for _, c := range s.once {
+		c.record(t, onceRow{}) // that it has begun is not the object's to forget
+	}
+	return nil
 }
 
 // check refuses keys that can't be stored, or that are the host's.

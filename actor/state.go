@@ -21,8 +21,9 @@ type State struct {
 	task *task // the holder
 	// nested counts the transactions that the holder is in, one in the other.
 	nested     int
-	waiting    int // tasks that have begun and not ended
-	background int // those of them that WaitUntil has begun
+	waiting    int     // tasks that have begun and not ended
+	background int     // those of them that WaitUntil has begun
+	once       []*call // those of them that have an identity
 	// back is set when the baton has been given back, or is nobody's any more.
 	back run.Signal
 }

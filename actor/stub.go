@@ -54,8 +54,10 @@ func (c Call[In, Out]) Start(ctx context.Context, s Stub, in In) *Pending[Out] {
 // repetition what came of it. One whose execution was lost in its middle is not run
 // again: it fails with ErrUnfinished.
 //
-// A method that does not await is one commit, and so either has run or has not: it
-// never fails so.
+// A method that does not await, and has no transaction, is one commit, and so either
+// has run or has not: it never fails so. What is kept of a result bounds it, to MaxOnce
+// bytes: one that is larger is an error that wraps ErrTooLarge, and what the method has
+// written stays.
 func (c Call[In, Out]) DoOnce(ctx context.Context, s Stub, in In) (Out, error) {
 	p := &Pending[Out]{c.start(ctx, s, in, true)}
 	return p.Wait(ctx)

@@ -261,6 +261,10 @@ var addOnce = actor.Method(things, "add", func(o *thing, ctx context.Context, ho
 		return 0, errors.New("it is not to be")
 	case "forgets":
 		err = o.state.DeleteAll()
+	case "forgets and awaits":
+		if err = o.state.DeleteAll(); err == nil {
+			err = o.state.Sync(ctx)
+		}
 	case "awaits":
 		err = o.state.Sync(ctx)
 	}
@@ -269,7 +273,7 @@ var addOnce = actor.Method(things, "add", func(o *thing, ctx context.Context, ho
 
 func TestACallWithAnIdentityRunsOnceWhereverItIsStruck(t *testing.T) {
 	for _, point := range []actor.Point{actor.BeforeCommit, actor.AfterCommit} {
-		for _, how := range []string{"", "fails", "forgets", "awaits"} {
+		for _, how := range []string{"", "fails", "forgets", "awaits", "forgets and awaits"} {
 			t.Run(point.String()+how, func(t *testing.T) {
 				l := newLab(t, actor.Options{})
 				strike := func() {
@@ -281,7 +285,7 @@ func TestACallWithAnIdentityRunsOnceWhereverItIsStruck(t *testing.T) {
 				n, err := addOnce.DoOnce(t.Context(), l.Stub(thingID("a")), how)
 				want := "n=1 "
 				switch {
-				case how == "awaits" && point == actor.BeforeCommit:
+				case strings.HasSuffix(how, "awaits") && point == actor.BeforeCommit:
 					// It was struck in its middle: it is not run again, and says so.
 					var e *actor.Error
 					if !errors.Is(err, actor.ErrUnfinished) || !errors.As(err, &e) || e.Hint == "" || e.Epoch == 0 {
@@ -294,7 +298,7 @@ func TestACallWithAnIdentityRunsOnceWhereverItIsStruck(t *testing.T) {
 				case err != nil || n != 1:
 					t.Errorf("got %d %v", n, err)
 				}
-				if how == "forgets" {
+				if strings.HasPrefix(how, "forgets") {
 					want = ""
 				}
 				l.has("a", want)
@@ -306,6 +310,54 @@ func TestACallWithAnIdentityRunsOnceWhereverItIsStruck(t *testing.T) {
 		}
 	}
 }
+
+// What a call with an identity returns is kept, and so is bounded: that is an error of
+// the call and not the end of its object, whether it is large by itself or by what the
+// call has written.
+func TestWhatACallWithAnIdentityReturnsIsBounded(t *testing.T) {
+	l := newLab(t, actor.Options{})
+	must := func(name string, n, want int) {
+		t.Helper()
+		s, err := long.DoOnce(t.Context(), l.Stub(thingID(name)), n)
+		if err != nil || len(s) != want {
+			t.Errorf("%d bytes: got %d %v", n, len(s), err)
+		}
+	}
+	refused := func(name string, n int) {
+		t.Helper()
+		epoch := l.Epoch(thingID(name))
+		var e *actor.Error
+		_, err := long.DoOnce(t.Context(), l.Stub(thingID(name)), n)
+		if !errors.Is(err, actor.ErrTooLarge) || !errors.As(err, &e) || e.Hint == "" || e.Cause != actor.NoCause {
+			t.Errorf("%d bytes: got %v", n, err)
+		}
+		if got := l.Epoch(thingID(name)); got != epoch {
+			t.Errorf("%d bytes: the object was reset", n)
+		}
+	}
+	must("a", actor.MaxOnce-2, actor.MaxOnce-2) // and the quotes
+	refused("a", actor.MaxOnce-1)
+	refused("a", 60<<20)
+	// The largest commit that there may be, of 63 MiB, leaves room for little.
+	l.must("full", func(context.Context, *actor.State) error { return nil })
+	must("full", 100, 100)
+	refused("full", actor.MaxOnce-2)
+}
+
+// long returns text, and fills its commit if it is called "full".
+var long = actor.Method(things, "long", func(o *thing, _ context.Context, n int) (string, error) {
+	if o.state.ID().Name == "full" {
+		for i := range 31 {
+			if err := o.state.Put(fmt.Sprint(i), make([]byte, actor.MaxValue)); err != nil {
+				return "", err
+			}
+		}
+		if err := o.state.Put("rest", make([]byte, 1<<20-4096)); err != nil {
+			return "", err
+		}
+	}
+	return strings.Repeat("x", n), nil
+})
 
 func TestIdentitiesOfCallsAreForgotten(t *testing.T) {
 	c := clock.NewFake(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/kalpahost/kalpa/alarm"
@@ -100,11 +101,15 @@ func (o *object[T]) Handle(t *Turn, event any) {
 		}
 		// The reply waits in the gate; when the incarnation is reset, so does the caller no more.
 		forget := t.OnBreak(e.lost)
+		if e.once != "" {
+			o.state.once = append(o.state.once, e.call)
+		}
 		o.begin(t.Context(), t, e.chain, nil, func(ctx context.Context) func(*Turn) {
 			out, err := m(o.obj, ctx, e.in)
 			return func(t *Turn) {
 				if e.once != "" {
-					e.record(t, onceRow{Done: true, Out: out, Err: text(err)})
+					o.state.once = slices.DeleteFunc(o.state.once, func(c *call) bool { return c == e.call })
+					out, err = e.finish(t, out, err)
 				}
 				chaos := func(p Point) { t.inc.h.chaos.At(Moment{Point: p, ID: t.ID(), Method: e.method}) }
 				chaos(BeforeCommit)
