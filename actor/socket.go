@@ -34,7 +34,7 @@ type socket struct {
 	attachment []byte
 	responded  time.Time
 	out        []frame
-	unsent     int  // bytes of messages that are not yet written
+	unsent     int  // what messages take that are not yet written
 	waiting    int  // messages that the object has not got
 	unhandled  int  // their bytes
 	open       bool // neither side has closed it
@@ -99,6 +99,10 @@ func (w *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
+// frameCost is about what a message on its way out takes beside its bytes: small ones
+// fill memory, too.
+const frameCost = 64
+
 // hold counts bytes that are to be sent; false: there are too many.
 func (c *socket) hold(n, most int) (ok bool, err error) {
 	c.mu.Lock()
@@ -110,7 +114,7 @@ func (c *socket) hold(n, most int) (ok bool, err error) {
 		c.open = false
 		return false, nil
 	}
-	c.unsent += n
+	c.unsent += n + frameCost
 	return true, nil
 }
 
@@ -360,7 +364,7 @@ func (c *socket) write() {
 				return
 			}
 			c.mu.Lock()
-			c.unsent -= len(f.m.Data)
+			c.unsent -= len(f.m.Data) + frameCost
 			c.mu.Unlock()
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // What a WebSocket may carry beside its messages. The limits are those of the
@@ -31,6 +32,9 @@ var (
 	ErrClosed = errors.New("the WebSocket is closed")
 	// ErrClose: a close can't have that code or reason.
 	ErrClose = errors.New("not a close")
+	// ErrText: what is sent as text is not UTF-8, at which a client breaks the connection
+	// off.
+	ErrText = errors.New("not UTF-8")
 	// ErrSlow: the client does not take what is sent, and the WebSocket is closed.
 	ErrSlow = errors.New("the client takes too little of what is sent to it")
 )
@@ -170,6 +174,9 @@ func (s *State) SetAutoResponse(request, response string) error {
 	if len(response) > MaxAutoResponse {
 		return s.fail("set auto response", fmt.Errorf("%w: the response has %d bytes", ErrTooLarge, len(response)), hint)
 	}
+	if !utf8.ValidString(request) || !utf8.ValidString(response) {
+		return s.fail("set auto response", fmt.Errorf("%w: the request or the response", ErrText), "both are text messages")
+	}
 	return s.autoResponse(&autoResponse{request, response})
 }
 
@@ -203,7 +210,8 @@ func (w *WebSocket) Tags() []string { return slices.Clone(w.c.tags) }
 
 // Send sends a text message. It leaves when what the object has written is durable.
 //
-// When more than [Web].MaxUnsent bytes wait for the client, the WebSocket is closed
+// When more than [Web].MaxUnsent bytes wait for the client, each message counted with
+// 64 more than it has, the WebSocket is closed
 // with code 1013, and Send fails with an error that wraps ErrSlow: a client is cut off
 // rather than left with a gap that it can't see.
 func (w *WebSocket) Send(text string) error { return w.send(Message{Data: []byte(text)}) }
@@ -215,6 +223,9 @@ func (w *WebSocket) send(m Message) error {
 	t, err := w.s.holder()
 	if err != nil {
 		return err
+	}
+	if !m.Binary && !utf8.Valid(m.Data) {
+		return w.s.fail("send", fmt.Errorf("%w: a text message", ErrText), "SendBinary sends any bytes")
 	}
 	most := w.s.inc.h.o.Web.MaxUnsent
 	if len(m.Data) > most {
@@ -245,6 +256,8 @@ func (w *WebSocket) Close(code int, reason string) error {
 		return w.s.fail("close", fmt.Errorf("%w: the code is %d", ErrClose, code), "1000 is a normal end; 3000 to 4999 are free")
 	case len(reason) > maxReason:
 		return w.s.fail("close", fmt.Errorf("%w: the reason has %d bytes", ErrClose, len(reason)), "at most 123 fit in a frame")
+	case !utf8.ValidString(reason):
+		return w.s.fail("close", fmt.Errorf("%w: the reason", ErrText), "")
 	}
 	if w.c.closing() {
 		t.out(func() { w.c.push(frame{close: true, code: code, text: reason}) })

@@ -501,6 +501,57 @@ func TestWhatWaitsForAClientIsBounded(t *testing.T) {
 	}
 }
 
+// Nor do many small messages, or empty ones, fill the memory for a client that does not
+// read: each counts for more than its bytes.
+func TestSmallMessagesThatWaitForAClientAreBounded(t *testing.T) {
+	const most = 10_000
+	sent := make(chan int, 1)
+	w := newWeb(t, actor.Options{Web: actor.Web{MaxUnsent: most}}, pages{serve: accepts(t), message: func(_ context.Context, _ *actor.State, ws *actor.WebSocket, _ actor.Message) error {
+		n := 0
+		for ; n <= most; n++ {
+			if err := ws.Send(""); errors.Is(err, actor.ErrSlow) { // none leaves before the turn has ended
+				break
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		sent <- n
+		return nil
+	}})
+	p := w.dial("a")
+	p.send("go")
+	if n := <-sent; n > most/10 || n < most/1000 {
+		t.Errorf("%d empty messages wait for a client that may have %d bytes waiting", n, most)
+	}
+}
+
+// A text message that is no text would have the client break the connection off.
+func TestATextMessageIsText(t *testing.T) {
+	w := newWeb(t, actor.Options{}, pages{
+		construct: func(s *actor.State) {
+			if err := s.SetAutoResponse("\xff", "x"); !errors.Is(err, actor.ErrText) {
+				t.Errorf("a request of an automatic answer: %v", err)
+			}
+			if err := s.SetAutoResponse("x", "\xff"); !errors.Is(err, actor.ErrText) {
+				t.Errorf("an automatic answer: %v", err)
+			}
+		},
+		serve: accepts(t),
+		message: func(_ context.Context, _ *actor.State, ws *actor.WebSocket, m actor.Message) error {
+			if err := ws.Send("a\xff"); !errors.Is(err, actor.ErrText) {
+				t.Errorf("a message: %v", err)
+			}
+			if err := ws.Close(1000, "a\xff"); !errors.Is(err, actor.ErrText) {
+				t.Errorf("a close: %v", err)
+			}
+			return ws.SendBinary([]byte("b\xff"))
+		},
+	})
+	p := w.dial("a")
+	p.send("go")
+	p.wants("binary b\xff")
+}
+
 // One client's messages do not fill the queue that others use as well.
 func TestWhatOneClientHasWaitingIsBounded(t *testing.T) {
 	let := make(chan struct{})
