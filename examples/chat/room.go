@@ -13,8 +13,14 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
-// history is how many lines a room remembers.
-const history = 100
+// history is how many lines a room remembers. All of them wait for somebody who comes
+// in, and more than 1 MiB must not: so they are bounded, in bytes. JSON may make six
+// of one.
+const (
+	history = 100
+	maxLine = 1 << 10
+	maxName = 100
+)
 
 //go:embed page.html
 var page []byte
@@ -75,6 +81,10 @@ func (r *room) join(w http.ResponseWriter, req *http.Request) error {
 	if name == "" {
 		name = "somebody"
 	}
+	if len(name) > maxName {
+		http.Error(w, "That name is too long.", http.StatusBadRequest)
+		return nil
+	}
 	ws, err := r.state.AcceptWebSocket(w, req)
 	if err != nil {
 		return err
@@ -95,6 +105,9 @@ func (r *room) join(w http.ResponseWriter, req *http.Request) error {
 
 // WebSocketMessage is called for what a member says. It may be what wakes the room.
 func (r *room) WebSocketMessage(_ context.Context, ws *actor.WebSocket, m actor.Message) error {
+	if len(m.Data) > maxLine {
+		return fmt.Errorf("a line of %d bytes is not said", len(m.Data)) // is logged
+	}
 	return r.say(ws, m.Text())
 }
 

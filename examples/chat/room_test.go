@@ -112,3 +112,30 @@ func TestThePage(t *testing.T) {
 		}
 	}
 }
+
+// What one member does keeps nobody out: whoever comes gets the history, however much
+// others have tried to say.
+func TestNobodyCanMakeTheHistoryTooLong(t *testing.T) {
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	h := actortest.Start(t, rooms.Serve())
+	ann := join(t, h, "ann")
+	ann.SetReadLimit(1 << 20)
+	ann.hears("ann: came in")
+	for range history {
+		ann.says(strings.Repeat("<", maxLine))
+		ann.hears("ann: " + strings.Repeat("<", maxLine))
+	}
+	ann.says(strings.Repeat("<", maxLine+1)) // is not said
+	ann.says("that was it")
+	ann.hears("ann: that was it")
+	bob := join(t, h, strings.Repeat("b", maxName))
+	bob.SetReadLimit(1 << 20)
+	for range history - 1 {
+		bob.hears("ann: " + strings.Repeat("<", maxLine))
+	}
+	bob.hears("ann: that was it", strings.Repeat("b", maxName)+": came in")
+	_, res, err := websocket.Dial(t.Context(), h.URL+"/objects/room/lobby/socket?name="+strings.Repeat("b", maxName+1), nil)
+	if err == nil || res.StatusCode != http.StatusBadRequest {
+		t.Errorf("a name that is too long: %v %v", res, err)
+	}
+}

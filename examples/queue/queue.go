@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/alarm"
@@ -98,12 +99,23 @@ func (q *queue) add(r *http.Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := fmt.Sprintf("%x", time.Now().UnixNano())
-	if _, err := deliver.In(q.state, after, id, alarm.WithID(id), alarm.WithRetry(attempts, pause), alarm.WithLimit(patience)); err != nil {
-		return nil, err
+	if !utf8.Valid(body) {
+		return nil, refused{http.StatusUnsupportedMediaType, "The body is not UTF-8."} // JSON would change it
 	}
+	id := fmt.Sprintf("%x", time.Now().UnixNano())
 	j := &job{ID: id, URL: to.String(), Body: string(body), State: "waiting"}
-	return j, q.keep(j)
+	// Without the transaction an error would leave what was done before it.
+	err = q.state.Transaction(r.Context(), func(context.Context) error {
+		if err := q.keep(j); err != nil {
+			return err
+		}
+		_, err := deliver.In(q.state, after, id, alarm.WithID(id), alarm.WithRetry(attempts, pause), alarm.WithLimit(patience))
+		return err
+	})
+	if errors.Is(err, actor.ErrTooLarge) {
+		return nil, refused{http.StatusRequestEntityTooLarge, "The job is too large to be kept."}
+	}
+	return j, err
 }
 
 // deliver makes one attempt. An error has the schedule try it again.

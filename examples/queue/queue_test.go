@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kalpahost/kalpa/actor/actortest"
+	"github.com/kalpahost/kalpa/storage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -114,5 +115,35 @@ func TestWhatIsRefused(t *testing.T) {
 		if got := fmt.Sprintf("%d %s", res.StatusCode, b); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
+	}
+}
+
+// A job that can't be kept, or would not be delivered as it came, is refused, and
+// nothing of it is left.
+func TestAJobThatCannotBeKeptIsNotScheduled(t *testing.T) {
+	to, got := receiver(t, 0)
+	h := actortest.Start(t, queues.Serve())
+	if status, _ := add(t, h, "to="+url.QueryEscape(to), strings.Repeat("\x01", 1<<20)); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("one that is too large: %d", status)
+	}
+	if status, _ := add(t, h, "to="+url.QueryEscape(to), "\xff"); status != http.StatusUnsupportedMediaType {
+		t.Errorf("one that is no text: %d", status)
+	}
+	for e, err := range h.Store().List(t.Context(), queues.ID("q"), storage.Range{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(e.Key, "run") || strings.HasPrefix(e.Key, "job/") {
+			t.Errorf("left: %q", e.Key)
+		}
+	}
+	if at, err := h.Store().Alarm(t.Context(), queues.ID("q")); err != nil || !at.At.IsZero() {
+		t.Errorf("its alarm is at %v, %v", at.At, err)
+	}
+	if status, _ := add(t, h, "to="+url.QueryEscape(to), "the next"); status != http.StatusOK {
+		t.Errorf("the next: %d", status)
+	}
+	if d := <-got; d.body != "the next" {
+		t.Errorf("got %+v", d)
 	}
 }
