@@ -38,7 +38,7 @@ line for each event; with --output json, one JSON object.
 			if f.out == outputJSON {
 				return json.NewEncoder(out).Encode(e)
 			}
-			_, err := fmt.Fprintln(out, eventText(e))
+			_, err := fmt.Fprintln(out, plain(eventText(e)))
 			return err
 		})
 	}

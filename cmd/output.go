@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -48,15 +49,47 @@ func (o *output) print(w io.Writer, v any, text func(io.Writer)) error {
 	}
 	var s strings.Builder
 	text(&s)
-	_, err := io.WriteString(w, s.String())
-	return err
+	for line := range strings.Lines(s.String()) {
+		text, end := strings.CutSuffix(line, "\n")
+		if text = plain(text); end {
+			text += "\n"
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain is a text without anything that a terminal acts on, line ends included: clients,
+// servers and callers have written parts of what is printed.
+func plain(s string) string {
+	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
+	if strings.IndexFunc(s, hidden) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // table aligns rows of cells; the first is the heading.
 func table(w io.Writer, rows ...[]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+		for i, cell := range row {
+			if i > 0 {
+				fmt.Fprint(t, "\t")
+			}
+			fmt.Fprint(t, plain(cell))
+		}
+		fmt.Fprintln(t)
 	}
 	_ = t.Flush() // to a string
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,20 +20,39 @@ func newStatus() *cobra.Command {
 		Use: "status", Short: "Show what a running host is doing, in figures", Args: noArgs,
 		Long: "status prints the figures of a running host.\n\n" + targetRule,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(f, cmd, running, func(ctx context.Context, t *target) (*admin.Overview, error) { return t.Overview(ctx, false) }, statusText)
+			return with(f, cmd, running, func(ctx context.Context, t *target) (*hostStatus, error) {
+				overview, err := t.Overview(ctx, false)
+				if err != nil {
+					return nil, err
+				}
+				servers, err := t.Servers(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return &hostStatus{overview, servers.Servers}, nil
+			}, statusText)
 		},
 	}
 	f.add(cmd.Flags())
 	return cmd
 }
 
-func statusText(w io.Writer, o *admin.Overview) {
+// hostStatus is what status says: the overview, and of the servers how they fare.
+type hostStatus struct {
+	*admin.Overview
+	Servers []admin.Server `json:"servers"` // instead of the overview's
+}
+
+func statusText(w io.Writer, o *hostStatus) {
 	rows := [][]string{
 		{"host", fmt.Sprintf("kalpa %s, pid %d, %s since %s", o.Version, o.PID, o.State, stamp(o.Started))},
 		{"data", fmt.Sprintf("%s (durability %s)", o.Data, o.Durability)},
 	}
 	for _, s := range o.Servers {
 		rows = append(rows, []string{"server", fmt.Sprintf("%s at %s: %s", s.Name, s.URL, s.Runs)})
+		if s.State == "crash_loop" {
+			rows = append(rows, crashLoop(&s)...)
+		}
 	}
 	rows = append(rows, []string{"resident", fmt.Sprintf("%d runtimes", o.Resident)})
 	for _, class := range slices.Sorted(maps.Keys(o.InMemory)) {
@@ -53,4 +73,19 @@ func statusText(w io.Writer, o *admin.Overview) {
 	}
 	rows = append(rows, []string{"process", fmt.Sprintf("%d goroutines, %s of Go's heap in use, %s from the system", o.Process.Goroutines, bytesOf(int64(o.Process.Heap)), bytesOf(int64(o.Process.Memory)))})
 	table(w, rows...)
+}
+
+// crashLoop is what there is to say of a server that ends at its start again and again: why,
+// and its last words.
+func crashLoop(s *admin.Server) [][]string {
+	row := fmt.Sprintf("crash loop: %d in a row ended before saying anything, the next may start %s", s.Crashes, ago(s.RetryAt))
+	if len(s.Exits) == 0 {
+		return [][]string{{"", row}}
+	}
+	last := s.Exits[len(s.Exits)-1]
+	rows := [][]string{{"", row + "; the last " + last.Why}}
+	for line := range strings.Lines(last.Stderr) {
+		rows = append(rows, []string{"", strings.TrimSuffix(line, "\n")})
+	}
+	return rows
 }

@@ -98,6 +98,11 @@ type SessionQuery struct {
 	Limit                        int // 0: DefaultPage
 }
 
+// Servers asks how each server fares.
+func (c *Client) Servers(ctx context.Context) (*Servers, error) {
+	return ask[Servers](ctx, c, http.MethodGet, "/v1/servers", nil)
+}
+
 // Sessions is a page of sessions.
 func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Sessions, error) {
 	return ask[Sessions](ctx, c, http.MethodGet, "/v1/sessions"+query("after", q.After, "prefix", q.Prefix, "server", q.Server, "state", q.State, "limit", limitOf(q.Limit)), nil)

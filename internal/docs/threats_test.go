@@ -34,6 +34,7 @@ var threats = []struct {
 	{"callers without number, to fill the memory of the limits", "10,000 are remembered", []string{"TestRatesRememberSoManyCallers internal/limit"}},
 	{"opening sessions in a loop", "429", []string{"TestOpeningSessionsInALoopComesToAnEnd cmd", "TestSessionsAreBoundedByServerAndByCaller mcp/session"}},
 	{"session ids, tool names, paths with line ends, to forge lines of the log", "they are quoted", []string{"TestNothingThatIsSentForgesALogLine cmd"}},
+	{"escape sequences in the name of a client or in what a server writes, for the terminal of who looks at it", "they are printed as texts", []string{"TestWhatOthersWroteIsPrintedAsText cmd"}},
 	{"names and ids with `..` and slashes (path traversal)", "404, or another refusal", []string{"TestNoNameLeadsOutOfItsPlace cmd"}},
 	{"secrets in the log, in errors, in spans, in `kalpa config show`", "asterisks", []string{"TestNoSecretIsWrittenAnywhere cmd", "TestTranscripts internal/config"}},
 	{"a server that reads the host's environment", "it is not there", []string{"TestAServersEnvironmentIsSmallAndGivenOnPurpose mcp/stdio", "TestTheSupervisorHasNoSecretsOfTheHosts mcp/stdio"}},
