@@ -132,6 +132,8 @@ func TestFilesThatAreGoneOrCutAreExplained(t *testing.T) {
 		{"*.sst", -1, []string{"a table", "is gone", "restore a backup"}},
 		{"*.sst", 50, []string{"a table", "size mismatch", "restore a backup"}},
 		{"marker.format*", -1, []string{"marker.format", "brought back"}},
+		{"marker.manifest*", -1, []string{"marker.manifest", "brought back"}},
+		{"kalpa-store", -1, []string{"kalpa-store", "brought back"}},
 	} {
 		dir := fill(t)
 		found, err := filepath.Glob(filepath.Join(dir, c.pattern))

@@ -109,6 +109,9 @@ func TestADamagedStoreIsNotOpened(t *testing.T) {
 		{"no manifest", "MANIFEST-*", nil, false, "is gone"},
 		{"no manifest, after a kill", "MANIFEST-*", nil, true, "is gone"},
 		{"nothing that names the manifest", "marker.manifest*", nil, false, "is gone"},
+		{"nothing that names the manifest, after a kill", "marker.manifest*", nil, true, "is gone"},
+		{"no mark of the store", "kalpa-store", nil, false, "the file kalpa-store is gone"},
+		{"no mark of the store, after a kill", "kalpa-store", nil, true, "the file kalpa-store is gone"},
 		{"no mark of the engine's format, after a kill", "marker.format*", nil, true, "not pristine"},
 		{"a table that is gone", "*.sst", nil, false, "unknown to the objstorage"},
 		{"a table that was cut, after a kill", "*.sst", cut, true, "size mismatch"},
@@ -133,6 +136,21 @@ func TestADamagedStoreIsNotOpened(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Without the witness, as after its removal on purpose, tables are enough to know that there
+// was a manifest: a start that made another would delete them.
+func TestTablesThatNothingNamesAreNotDeleted(t *testing.T) {
+	dir := written(t, true)
+	damage(t, filepath.Join(dir, "kalpa-witness"), nil)
+	damage(t, last(t, dir, "marker.manifest*"), nil)
+	tables := last(t, dir, "*.sst")
+	if _, err := pebble.Open(pebble.Options{Dir: dir, Logger: silent}); !errors.Is(err, storage.ErrDamaged) {
+		t.Errorf("opened: %v", err)
+	}
+	if _, err := os.Stat(tables); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -118,6 +118,9 @@ func (f *folder) create() error {
 // check refuses a folder that is not ours or that we are too old for.
 func (f *folder) check(names []string) error {
 	if !slices.Contains(names, markerName) {
+		if slices.Contains(names, witnessName) {
+			return f.damage(fmt.Errorf("the file %s is gone", markerName))
+		}
 		if f.readOnly {
 			return f.missing()
 		}
@@ -152,10 +155,20 @@ func (f *folder) check(names []string) error {
 		}
 		return f.engineFail(err)
 	}
+	if !desc.Exists && hasHistory(names) {
+		// The engine would take the store for a new one, and delete its tables.
+		return f.damage(errors.New("the file marker.manifest.*, which names the manifest, is gone"))
+	}
 	if desc.FormatMajorVersion > pebble.FormatNewest {
 		return f.newer(fmt.Sprintf("engine format %d, and this kalpa knows %d", desc.FormatMajorVersion, pebble.FormatNewest))
 	}
 	return nil
+}
+
+// hasHistory tells from the names of a store's files whether it has ever been open: a first
+// start that was cut off leaves no witness, and no table.
+func hasHistory(names []string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return n == witnessName || strings.HasSuffix(n, ".sst") })
 }
 
 func (f *folder) newer(what string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"slices"
@@ -85,6 +86,10 @@ func ordinal(n uint32) string {
 func unreadable(e *storage.Error) storage.Finding {
 	f := storage.Finding{Severity: storage.Damage, About: "the store", What: FirstLine(e.Err), Do: restoreAdvice}
 	switch text := e.Err.Error(); {
+	case strings.Contains(text, "the file "+markerName):
+		f.About = markerName
+		f.Lost = "nothing, if the file can be brought back; without it the store is not opened"
+		f.Do = "copy the file from a backup, or from another store of this version: it says only that the folder is a store, and in which format"
 	case strings.Contains(text, "manifest"):
 		f.About = "the manifest"
 		f.Lost = "everything, unless the file can be brought back: it says which tables are the store's, and without it none of their rows can be reached"
@@ -386,5 +391,5 @@ func (s *Store) Boot() uint32 { return s.backend.boot }
 // IsStore tells whether there is a store in a folder.
 func IsStore(dir string) bool {
 	_, err := os.Stat(vfs.Default.PathJoin(dir, markerName))
-	return err == nil
+	return err == nil || errors.Is(err, fs.ErrPermission) // which opening it says
 }
