@@ -51,7 +51,7 @@ func TestAServerThatStartsTooManyProcessesIsEnded(t *testing.T) {
 
 func TestTheSystemKeepsLimitsOfFilesAndCores(t *testing.T) {
 	o := start(t, "echo", func(c *Config) { c.Limits.Files, c.Limits.CPU = 99, time.Hour })
-	if got := o.call(t, "limits", "{}"); got != "[99,0,3601]" {
+	if got := o.call(t, "limits", "{}"); got != "[99,0,3605]" {
 		t.Errorf("files, core, processor time: %s", got)
 	}
 }

@@ -258,6 +258,11 @@ func (s *supervisor) spawn(r request) error {
 	return nil
 }
 
+// systemsPatience is how much longer than its server's limit a process may compute
+// before the system kills it. The system says nothing of why, so that is for a server
+// whose usage nobody has looked at in the meantime.
+const systemsPatience = 5 * time.Second
+
 // confine sets the limits that the system keeps, for a child and all that it is going to
 // start. It has just begun: there is nothing yet that could have been too much.
 func confine(pid int, s spawn) error {
@@ -274,7 +279,7 @@ func confine(pid int, s spawn) error {
 		errs = append(errs, set(unix.RLIMIT_NOFILE, uint64(s.Files)))
 	}
 	if s.CPU > 0 {
-		errs = append(errs, set(unix.RLIMIT_CPU, uint64(s.CPU/time.Second)+1))
+		errs = append(errs, set(unix.RLIMIT_CPU, uint64((s.CPU+systemsPatience)/time.Second)))
 	}
 	err := errors.Join(errs...)
 	if errors.Is(err, unix.ESRCH) { // it is gone already
