@@ -204,7 +204,9 @@ func (m *metamorphic) tune(o *engine.Options) {
 	o.MaxManifestFileSize = 512 << m.IntN(8)
 	o.BytesPerSync = 1 << 10 << m.IntN(8)
 	o.WALBytesPerSync = m.IntN(2) * 4096
-	o.DisableAutomaticCompactions = m.IntN(5) == 0
+	if o.DisableAutomaticCompactions = m.IntN(5) == 0; o.DisableAutomaticCompactions {
+		o.L0StopWritesThreshold = 1 << 20 // nobody would ever let the writers go on
+	}
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = 64 << m.IntN(7)
 		if m.IntN(4) == 0 {
