@@ -352,8 +352,9 @@ const grace = 10 * time.Second
 
 // toGet moves to the GET stream what nobody came back for: the answers of a
 // POST's stream, and what a superseded GET stream had not sent. An answer stays
-// where it is while a live request has the same id: a client that uses one id
-// again must not take the old answer for the new.
+// on its POST's stream while a live request has the same id: a client that uses one id
+// again must not take the old answer for the new. What was on a GET stream stays on
+// one: nobody looks at a superseded stream again.
 func (s *state) toGet(p page, o *out) {
 	kept, before := p.carry.kept, p.from
 	for _, f := range p.frames {
@@ -365,7 +366,7 @@ func (s *state) toGet(p page, o *out) {
 			s.log.Error("a stored event does not parse", "event", f.ID, "error", err)
 			continue
 		}
-		if s.get == nil || p.carry.lost && !lostExecution(m) || slices.ContainsFunc(s.live, func(r *owed) bool { return r.ID == f.Answers }) {
+		if s.get == nil || p.carry.lost && !lostExecution(m) || p.st.post && slices.ContainsFunc(s.live, func(r *owed) bool { return r.ID == f.Answers }) {
 			kept = true
 			s.listenLater(grace, o)
 			continue
