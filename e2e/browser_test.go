@@ -44,7 +44,7 @@ func newBrowser(t *testing.T) *browser {
 		t.Skipf("skipped, needs a browser: %v", err)
 	}
 	cmd := exec.Command("node", "js/browser.mjs", path)
-	stderr := &tail{}
+	stderr := newTail()
 	cmd.Stderr = stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

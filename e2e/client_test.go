@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kalpahost/kalpa/internal/soak"
 )
 
 // client is a raw MCP client: it sends what it is told and shows the bytes that
@@ -63,19 +65,7 @@ type frame struct {
 func (f frame) primes() bool { return f.id != "" && f.data == "" }
 
 // message is a JSON-RPC message whose id keeps its bytes.
-type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *rpcError       `json:"error"`
-}
-
-type rpcError struct {
-	Code    int             `json:"code"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"`
-}
+type message = soak.Message
 
 func parse(t testing.TB, data string) message {
 	t.Helper()
@@ -84,15 +74,6 @@ func parse(t testing.TB, data string) message {
 		t.Fatalf("not a JSON-RPC message: %v: %.300s", err, data)
 	}
 	return m
-}
-
-// text is the text of a tool's first content.
-func (m message) text() string {
-	var r struct{ Content []struct{ Text string } }
-	if json.Unmarshal(m.Result, &r) != nil || len(r.Content) == 0 {
-		return ""
-	}
-	return r.Content[0].Text
 }
 
 // do makes a request with the headers of a well-behaved client, changed by

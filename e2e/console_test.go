@@ -56,7 +56,7 @@ func TestConsoleShowsWhatHappensAndDoesWhatItSays(t *testing.T) {
 	b.see(`#timeline li:has-text("runtime disposed: an operator asked for it")`)
 
 	// A reset, with its cause.
-	if got := c.post(call("8", "incr", `{}`)).result().text(); got != "1" {
+	if got := c.post(call("8", "incr", `{}`)).result().Text(); got != "1" {
 		t.Fatalf("incr: %q", got)
 	}
 	b.see(`#timeline li:has-text("tools/call incr: result in")`)
@@ -79,7 +79,7 @@ func TestConsoleShowsWhatHappensAndDoesWhatItSays(t *testing.T) {
 	}
 
 	// An isolate: all of them.
-	if got := c.post(call("10", "incr", `{}`)).result().text(); got != "2" {
+	if got := c.post(call("10", "incr", `{}`)).result().Text(); got != "2" {
 		t.Fatalf("incr: %q", got)
 	}
 	b.see(`#isolates .many:has-text("1 resident")`)
@@ -90,7 +90,7 @@ func TestConsoleShowsWhatHappensAndDoesWhatItSays(t *testing.T) {
 	b.see(fmt.Sprintf(`#said:has-text("Isolate %d was reset, with 1 object.")`, in))
 	b.see(`#feed li[data-type="isolate.reset"]`)
 	b.until(`document.activeElement.getAttribute("aria-label") === "Reset isolate %d"`, in)
-	if got := c.post(call("11", "incr", `{}`)).result().text(); got != "3" {
+	if got := c.post(call("11", "incr", `{}`)).result().Text(); got != "3" {
 		t.Errorf("incr: %q", got)
 	}
 
@@ -113,7 +113,7 @@ func TestConsoleShowsWhatHappensAndDoesWhatItSays(t *testing.T) {
 	b.click(`#session button:text("End session")`)
 	b.click(`#confirm button:text("Cancel")`)
 	b.gone(`#confirm[open]`)
-	if got := c.post(call("12", "incr", `{}`)).result().text(); got != "4" {
+	if got := c.post(call("12", "incr", `{}`)).result().Text(); got != "4" {
 		t.Errorf("incr: %q", got)
 	}
 	b.click(`#session button:text("End session")`)

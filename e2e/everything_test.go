@@ -215,7 +215,7 @@ func (c *tsClient) longRunning(t *testing.T, total time.Duration, steps int, ste
 	if r.Error != nil {
 		t.Fatalf("error %v: %s", r.Error.Code, r.Error.Message)
 	}
-	if got := (message{Result: r.Result}).text(); !strings.Contains(got, "completed") {
+	if got := (message{Result: r.Result}).Text(); !strings.Contains(got, "completed") {
 		t.Errorf("result: %q", got)
 	}
 	if got := len(c.saw(reported)); got != steps {

@@ -52,7 +52,7 @@ func TestNothingOfAServerWhoseTimeIsOverReachesAnybody(t *testing.T) {
 				t.Error("the next server was started before the old one was gone")
 			}
 			frames := y.all()
-			if got := answers(t, frames); len(got) != 1 || string(got[0].ID) != "8" || got[0].text() != "done" {
+			if got := answers(t, frames); len(got) != 1 || string(got[0].ID) != "8" || got[0].Text() != "done" {
 				t.Errorf("the next call got %q", raws(frames))
 			}
 			calls := log.entries("tools/call")

@@ -262,7 +262,7 @@ func (r *rawSubject) goThrough(t *testing.T, tr trial) {
 		}
 		tr.checkLoss(t, got[0].Error.Code, got[0].Error.Message, got[0].Error.Data, before, r.epoch)
 	case guarantees.Answered, guarantees.Replayed:
-		if text := got[0].text(); text != strconv.Itoa(r.count-1) {
+		if text := got[0].Text(); text != strconv.Itoa(r.count-1) {
 			t.Errorf("the request is answered by %q %+v, want %d", text, got[0].Error, r.count-1)
 		}
 	case guarantees.NotAccepted:
@@ -336,10 +336,10 @@ func (r *rawSubject) next(t *testing.T, c *client, ran int, certain bool) {
 	if x.status != 200 || len(got) != 1 || string(got[0].ID) != strconv.Itoa(r.n) {
 		t.Fatalf("the next call: status %d, %q", x.status, raws(frames))
 	}
-	n, err := strconv.Atoi(got[0].text())
+	n, err := strconv.Atoi(got[0].Text())
 	want := r.count + 1 + ran
 	if err != nil || n != want && (certain || n != want+1) {
-		t.Fatalf("the next call is answered by %q %+v, want %d (certain: %v)", got[0].text(), got[0].Error, want, certain)
+		t.Fatalf("the next call is answered by %q %+v, want %d (certain: %v)", got[0].Text(), got[0].Error, want, certain)
 	}
 	r.count = n
 	_, r.epoch, _ = position(t, lastID(frames))
@@ -462,7 +462,7 @@ func (o *officialSubject) goThrough(t *testing.T, tr trial) {
 		code, _ := r.number()
 		tr.checkLoss(t, code, r.Error.Message, r.Error.Data, 0, 0)
 	default:
-		if got := (message{Result: r.Result}).text(); r.Error != nil || got != strconv.Itoa(o.count+1) {
+		if got := (message{Result: r.Result}).Text(); r.Error != nil || got != strconv.Itoa(o.count+1) {
 			t.Errorf("the call brings %q %+v, want %d", got, r.Error, o.count+1)
 		}
 	}

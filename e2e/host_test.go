@@ -2,19 +2,17 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kalpahost/kalpa/internal/soak"
 )
 
 // Programs under test: what go build is told.
@@ -39,7 +37,7 @@ type host struct {
 
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed when the process is reaped
-	stderr *tail
+	stderr *soak.Tail
 }
 
 // hosting says what a host is to run. The zero value is `kalpa serve`.
@@ -72,7 +70,7 @@ func newHost(t testing.TB, o hosting) *host {
 	if o.program == "" {
 		o.program = kalpa
 	}
-	h := &host{t: t, program: o.path, env: o.env, dir: o.dir, data: o.data, stderr: &tail{}}
+	h := &host{t: t, program: o.path, env: o.env, dir: o.dir, data: o.data, stderr: newTail()}
 	if h.program == "" {
 		h.program = program(t, o.program)
 	}
@@ -196,46 +194,17 @@ func (h *host) terminate() (time.Duration, int) {
 	return time.Since(start), h.cmd.ProcessState.ExitCode()
 }
 
-// freePort finds a port that is free now. It lies outside the range from which the
-// system takes ports for outgoing connections, so that it stays free while the
-// host is down.
 func freePort(t testing.TB) int {
 	t.Helper()
-	for range 100 {
-		port := 18000 + rand.IntN(14000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			l.Close()
-			return port
-		}
+	port, err := soak.FreePort(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return 0
+	return port
 }
 
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-const tailSize = 64 << 10
-
-func (w *tail) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.b = append(w.b, p...)
-	if over := len(w.b) - tailSize; over > 0 {
-		w.b = append(w.b[:0], w.b[over:]...)
-	}
-	return len(p), nil
-}
-
-func (w *tail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(bytes.Clone(w.b))
-}
+// newTail keeps the end of what a process says.
+func newTail() *soak.Tail { return &soak.Tail{Keep: 64 << 10} }
 
 // eventually waits until a condition holds.
 func eventually(t testing.TB, limit time.Duration, what string, holds func() bool) {

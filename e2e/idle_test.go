@@ -155,7 +155,7 @@ func (u *rawUser) open(url string) string {
 
 func (u *rawUser) call(text string) string {
 	u.t.Helper()
-	return u.c.post(call("1", "echo", fmt.Sprintf(`{"text":%q}`, text))).result().text()
+	return u.c.post(call("1", "echo", fmt.Sprintf(`{"text":%q}`, text))).result().Text()
 }
 
 func (u *rawUser) streams() int { return int(u.l.opened.Load()) }
@@ -279,7 +279,7 @@ func TestClientsThatReconnectForEverPinNothing(t *testing.T) {
 	if n := h.residents(); n != 3 {
 		t.Fatalf("%v runtimes are resident, want 3", n)
 	}
-	if got := long.result().text(); got == "" || time.Since(begun) < lasts {
+	if got := long.result().Text(); got == "" || time.Since(begun) < lasts {
 		t.Errorf("the long call is answered %q after %v", got, time.Since(begun))
 	}
 	if n := len(h.disposals(busy.session)); n > 0 {

@@ -27,7 +27,7 @@ func TestRequestIDsAreEchoedByteForByte(t *testing.T) {
 		if !strings.Contains(last, `"id":`+id+`,`) {
 			t.Errorf("id %.50s is not in the response as it is: %.200s", id, last)
 		}
-		if seen := parse(t, last).text(); seen == id && len(id) > 3 {
+		if seen := parse(t, last).Text(); seen == id && len(id) > 3 {
 			t.Errorf("the server was sent the client's id %s", id)
 		}
 	}
@@ -68,7 +68,7 @@ func TestRequestsWithTheSameIDGetTheirOwnAnswers(t *testing.T) {
 						frames = append(frames, f)
 					}
 					got := answers(t, frames)
-					if x.err != nil || len(got) != 1 || string(got[0].ID) != "1" || got[0].text() != want {
+					if x.err != nil || len(got) != 1 || string(got[0].ID) != "1" || got[0].Text() != want {
 						t.Errorf("the stream brought %+v (%v), want %q", got, x.err, want)
 					}
 				})

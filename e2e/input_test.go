@@ -94,7 +94,7 @@ func TestBadRequestsGetAClearError(t *testing.T) {
 			}
 		})
 	}
-	if got := c.post(good).result().text(); got != "5" {
+	if got := c.post(good).result().Text(); got != "5" {
 		t.Errorf("a good call after all of that: %q", got)
 	}
 }
@@ -187,7 +187,7 @@ func TestUnusableDataFolderIsRefused(t *testing.T) {
 		h := serve(t, hosting{})
 		c := h.session()
 		refused(t, h.data, "in use")
-		if got := c.post(call("1", "incr", `{}`)).result().text(); got != "1" {
+		if got := c.post(call("1", "incr", `{}`)).result().Text(); got != "1" {
 			t.Errorf("a call to the host that has the folder: %q", got)
 		}
 	})
@@ -211,7 +211,7 @@ func TestUnusableDataFolderIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.restart()
-		if got := c.post(call("2", "incr", `{}`)).result().text(); got != "2" {
+		if got := c.post(call("2", "incr", `{}`)).result().Text(); got != "2" {
 			t.Errorf("a call when the format is right again: %q", got)
 		}
 	})

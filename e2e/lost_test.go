@@ -75,7 +75,7 @@ func TestOnlyTheRestOfABatchIsLost(t *testing.T) {
 			if !slices.Equal(before, []string{`"two"`, "3"}) || !slices.Equal(after, []string{"1", "4"}) {
 				t.Errorf("answered before the reset: %q, as lost: %q", before, after)
 			}
-			if got := c.post(call("5", "incr", `{}`)).result().text(); got != "2" {
+			if got := c.post(call("5", "incr", `{}`)).result().Text(); got != "2" {
 				t.Errorf("the next call: %q, want 2", got)
 			}
 		})
@@ -105,7 +105,7 @@ func TestServerThatIsKilledInMidCallIsAnsweredForAndReplaced(t *testing.T) {
 	if l.Reason != session.ReasonExited || !l.Started || !l.Retryable || l.Tool != "wait" {
 		t.Errorf("the loss is %+v", l)
 	}
-	if got := c.post(call("4", "echo", `{"text":"again"}`)).result().text(); got != "again" {
+	if got := c.post(call("4", "echo", `{"text":"again"}`)).result().Text(); got != "again" {
 		t.Errorf("the next call: %q", got)
 	}
 	var told []string
@@ -154,7 +154,7 @@ func TestFrontThatHearsNothingAnswersItself(t *testing.T) {
 		t.Errorf("the metric is %q, want 1", line)
 	}
 	// The request was never stored, so nothing is left of it.
-	if got := c.post(call("2", "incr", `{}`)).result().text(); got != "1" {
+	if got := c.post(call("2", "incr", `{}`)).result().Text(); got != "1" {
 		t.Errorf("the next call: %q, want 1", got)
 	}
 }

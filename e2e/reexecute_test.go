@@ -70,7 +70,7 @@ func TestLostCallsAreRunAgainWhereTheServerOptedIn(t *testing.T) {
 				}
 				runs := calls(log, tc.tool)
 				switch {
-				case tc.again && (m.Error != nil || m.text() != "done" || len(runs) != 2 || runs[0].PID == runs[1].PID):
+				case tc.again && (m.Error != nil || m.Text() != "done" || len(runs) != 2 || runs[0].PID == runs[1].PID):
 					t.Errorf("answered %+v after %d runs", m, len(runs))
 				case !tc.again && (m.Error == nil || m.Error.Code != -32010 || len(runs) != 1):
 					t.Errorf("answered %+v after %d runs, want an error that it was lost", m, len(runs))
@@ -130,7 +130,7 @@ func TestAnswerToADeadQuestionReachesNobody(t *testing.T) {
 		t.Errorf("no line %q in the log", line)
 	}
 	answer(alive, "in time")
-	if got := x.answer().text(); !strings.Contains(got, "in time") || strings.Contains(got, "late") {
+	if got := x.answer().Text(); !strings.Contains(got, "in time") || strings.Contains(got, "late") {
 		t.Errorf("the runtime heard %s", got)
 	}
 }

@@ -160,7 +160,7 @@ func TestRequestsTogetherBuildOneRuntime(t *testing.T) {
 				for f := range x.frames {
 					frames = append(frames, f)
 				}
-				if got := answers(t, frames); len(got) != 1 || got[0].text() != text {
+				if got := answers(t, frames); len(got) != 1 || got[0].Text() != text {
 					t.Errorf("status %d, answers %+v, want one with %q", x.status, got, text)
 				}
 			})
@@ -219,7 +219,7 @@ func TestCallThatKillNineEndedIsAnsweredAsLost(t *testing.T) {
 					}
 					break
 				}
-				if got := c.post(call("1", "echo", `{"text":"hi"}`)).result().text(); got != "hi" {
+				if got := c.post(call("1", "echo", `{"text":"hi"}`)).result().Text(); got != "hi" {
 					t.Errorf("the next call: %q", got)
 				}
 			})

@@ -25,7 +25,7 @@ func TestEveryRevisionIsServed(t *testing.T) {
 					for _, header := range []string{"", v} {
 						c.version = header
 						frames := c.post(call("1", "echo", `{"text":"hi"}`)).all()
-						if got := answers(t, frames); len(got) != 1 || got[0].text() != "hi" {
+						if got := answers(t, frames); len(got) != 1 || got[0].Text() != "hi" {
 							t.Errorf("echo: %q", raws(frames))
 						}
 						primed := frames[0].primes()
@@ -53,7 +53,7 @@ func TestEveryRevisionIsServed(t *testing.T) {
 					got := map[string]string{}
 					frames := batch.all()
 					for _, m := range answers(t, frames) {
-						got[string(m.ID)] = m.text()
+						got[string(m.ID)] = m.Text()
 					}
 					if len(got) != 2 || got["3"] != "three" || got[`"4"`] != "four" {
 						t.Errorf("a batch brings %q", raws(frames))

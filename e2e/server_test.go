@@ -14,7 +14,7 @@ func TestOddServersAreHosted(t *testing.T) {
 		t.Parallel()
 		h := serve(t, hosting{command: fake("-banner")})
 		c := h.session()
-		if got := c.post(call("1", "echo", `{"text":"hi"}`)).result().text(); got != "hi" {
+		if got := c.post(call("1", "echo", `{"text":"hi"}`)).result().Text(); got != "hi" {
 			t.Errorf("echo: %q", got)
 		}
 		if !strings.Contains(h.stderr.String(), "ready to serve") {
@@ -25,7 +25,7 @@ func TestOddServersAreHosted(t *testing.T) {
 		t.Parallel()
 		h := serve(t, hosting{command: fake("-early")})
 		c := h.session()
-		if got := c.post(call("1", "echo", `{"text":"hi"}`)).result().text(); got != "hi" {
+		if got := c.post(call("1", "echo", `{"text":"hi"}`)).result().Text(); got != "hi" {
 			t.Errorf("echo: %q", got)
 		}
 		// They are kept for the first stream that may carry them.
@@ -56,11 +56,11 @@ func TestOddServersAreHosted(t *testing.T) {
 		h := serve(t, hosting{command: fake()})
 		c := h.session()
 		const size = 10 << 20
-		if got := c.post(call("1", "big", fmt.Sprintf(`{"bytes":%d}`, size))).result().text(); got != strings.Repeat("x", size) {
+		if got := c.post(call("1", "big", fmt.Sprintf(`{"bytes":%d}`, size))).result().Text(); got != strings.Repeat("x", size) {
 			t.Errorf("%d bytes came, want %d", len(got), size)
 		}
 		text := strings.Repeat("y", size)
-		if got := c.post(call("2", "echo", fmt.Sprintf(`{"text":%q}`, text))).result().text(); got != text {
+		if got := c.post(call("2", "echo", fmt.Sprintf(`{"text":%q}`, text))).result().Text(); got != text {
 			t.Errorf("%d bytes came back, want %d", len(got), size)
 		}
 	})
@@ -72,7 +72,7 @@ func TestOddServersAreHosted(t *testing.T) {
 		})
 		c := h.session()
 		for name, want := range map[string]string{"E2E_SECRET": "", "E2E_PASSED": "on", "E2E_SET": "here"} {
-			if got := c.post(call("1", "env", fmt.Sprintf(`{"name":%q}`, name))).result().text(); got != want {
+			if got := c.post(call("1", "env", fmt.Sprintf(`{"name":%q}`, name))).result().Text(); got != want {
 				t.Errorf("%s is %q in the server, want %q", name, got, want)
 			}
 		}
@@ -101,7 +101,7 @@ func TestServerThatDiesInMidCallIsReplaced(t *testing.T) {
 	if took := time.Since(start); took > 3*time.Second {
 		t.Errorf("the errors took %v", took)
 	}
-	if got := c.post(call("2", "echo", `{"text":"again"}`)).result().text(); got != "again" {
+	if got := c.post(call("2", "echo", `{"text":"again"}`)).result().Text(); got != "again" {
 		t.Errorf("the next call: %q", got)
 	}
 	if starts, told := log.starts(), len(log.entries("resources/subscribe")); starts != 2 || told != 2 {
@@ -127,7 +127,7 @@ func TestServersAskTheClientInMidCall(t *testing.T) {
 		}
 		c.tell(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"for":%q}}`, ask.ID, method))
 		c.tell(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"for":"the second is dropped"}}`, ask.ID))
-		if got := x.result().text(); !strings.Contains(got, fmt.Sprintf(`"for":%q`, method)) {
+		if got := x.result().Text(); !strings.Contains(got, fmt.Sprintf(`"for":%q`, method)) {
 			t.Errorf("%s: the server got %s", method, got)
 		}
 	}

@@ -55,7 +55,7 @@ func TestSigtermParksOpenStreams(t *testing.T) {
 	if len(lost) != 1 || string(lost[0].ID) != `"owed"` || lost[0].Error == nil || lost[0].Error.Code != -32010 {
 		t.Errorf("the stream of the call goes on with %q, want one error -32010", raws(rest))
 	}
-	if got := c.post(call("2", "echo", `{"text":"next"}`)).result().text(); got != "next" {
+	if got := c.post(call("2", "echo", `{"text":"next"}`)).result().Text(); got != "next" {
 		t.Errorf("the next call: %q", got)
 	}
 }

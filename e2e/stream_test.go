@@ -71,7 +71,7 @@ func TestGetStreamCarriesWhatBelongsToNoRequest(t *testing.T) {
 	}
 	under.result()
 	// It holds nobody up: a call behind it runs.
-	if got := c.post(call("2", "echo", `{"text":"hi"}`)).result().text(); got != "hi" {
+	if got := c.post(call("2", "echo", `{"text":"hi"}`)).result().Text(); got != "hi" {
 		t.Errorf("echo: %q", got)
 	}
 }
@@ -206,7 +206,7 @@ func TestAnswerWaitsForAClientThatWasCutOff(t *testing.T) {
 	x.close()
 	rest := c.get(second.id).all()
 	got := answers(t, rest)
-	if len(got) != 1 || string(got[0].ID) != "7" || got[0].text() != "done" {
+	if len(got) != 1 || string(got[0].ID) != "7" || got[0].Text() != "done" {
 		t.Fatalf("the resumed stream brings %q", raws(rest))
 	}
 	if n := len(messages(rest)); n != 5 {
@@ -244,7 +244,7 @@ func TestCancelledCallEndsItsStreamWithoutAnswer(t *testing.T) {
 	if !strings.Contains(string(told.Params), fmt.Sprintf(`"requestId":%s`, sent.ID)) || !strings.Contains(string(told.Params), "enough") {
 		t.Errorf("the server was told %s of the call %s", told.Params, sent.ID)
 	}
-	if got := c.post(call("2", "echo", `{"text":"hi"}`)).result().text(); got != "hi" {
+	if got := c.post(call("2", "echo", `{"text":"hi"}`)).result().Text(); got != "hi" {
 		t.Errorf("the next call: %q", got)
 	}
 }

@@ -69,7 +69,7 @@ func newTSClient(t testing.TB) *tsClient {
 	needNode(t)
 	c := &tsClient{t: t, replies: map[int]chan tsReply{}, more: make(chan struct{})}
 	cmd := exec.Command("node", "js/client.mjs")
-	stderr := &tail{}
+	stderr := newTail()
 	cmd.Stderr = stderr
 	var err error
 	if c.stdin, err = cmd.StdinPipe(); err != nil {
@@ -193,7 +193,7 @@ func (c *tsClient) doWith(name string, params, options any) json.RawMessage {
 // tool calls a tool and returns the text of its first content.
 func (c *tsClient) tool(name string, arguments object) string {
 	c.t.Helper()
-	return message{Result: c.do("callTool", object{"name": name, "arguments": arguments})}.text()
+	return message{Result: c.do("callTool", object{"name": name, "arguments": arguments})}.Text()
 }
 
 // tsState is what the client knows about its session.

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,7 @@ type Host struct {
 	port   int
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed when the process is reaped
-	stderr tail
+	stderr Tail
 	urls   []string // of the hosted servers, by name
 	admin  *admin.Client
 }
@@ -43,7 +44,7 @@ func (h *Host) Start(ctx context.Context) error {
 	for range 5 { // the port may be taken between the look and the start
 		if h.port == 0 {
 			var err error
-			if h.port, err = freePort(ctx); err != nil {
+			if h.port, err = FreePort(ctx); err != nil {
 				return err
 			}
 		}
@@ -178,10 +179,10 @@ func (h *Host) Terminate(limit time.Duration) (code int, err error) {
 // Stderr is the end of what the host has said.
 func (h *Host) Stderr() string { return h.stderr.String() }
 
-// freePort finds a port that is free now. It lies outside the range from which the
+// FreePort finds a port that is free now. It lies outside the range from which the
 // system takes ports for outgoing connections, so that it stays free while the host is
 // down.
-func freePort(ctx context.Context) (int, error) {
+func FreePort(ctx context.Context) (int, error) {
 	for range 100 {
 		port := 18000 + rand.IntN(14000)
 		var lc net.ListenConfig
@@ -192,25 +193,25 @@ func freePort(ctx context.Context) (int, error) {
 	return 0, errors.New("no free port between 18000 and 32000")
 }
 
-// tail keeps the end of what is written to it.
-type tail struct {
+// Tail keeps the end of what is written to it.
+type Tail struct {
+	Keep int // bytes; 0: 16 KiB
+
 	mu sync.Mutex
 	b  []byte
 }
 
-const tailSize = 16 << 10
-
-func (w *tail) Write(p []byte) (int, error) {
+func (w *Tail) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.b = append(w.b, p...)
-	if over := len(w.b) - tailSize; over > 0 {
+	if over := len(w.b) - cmp.Or(w.Keep, 16<<10); over > 0 {
 		w.b = append(w.b[:0], w.b[over:]...)
 	}
 	return len(p), nil
 }
 
-func (w *tail) String() string {
+func (w *Tail) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return string(w.b)
