@@ -258,10 +258,9 @@ func (c *client) unanswered(r *request) *request {
 			return o
 		}
 	}
-	// Or it was that of one which a front had answered as its last resort, told again.
+	// Or it was that of one which had been told it before, and was told it again.
 	for _, o := range c.w.history.requests {
-		if o != r && o.client == c && o.id == r.id && o.last > 0 && o.answers == o.last && r.lost != nil {
-			o.answers++
+		if o != r && o.client == c && o.id == r.id && r.lost != nil && o.lost != nil && *o.lost == *r.lost && c.w.history.mayBeToldAgain(o) {
 			r.answers, r.last, r.lost = 0, 0, nil
 			return r
 		}

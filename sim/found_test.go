@@ -47,7 +47,8 @@ func TestRestIsMeasuredByTheMonotonicClock(t *testing.T) {
 	s.Close()
 }
 
-// Plans that have found a defect of the host find none any more. Each says what it was.
+// Plans that have found a defect of the host, or of its judge, find none any more. Each
+// says what it was.
 func TestWhatWasFoundIsMended(t *testing.T) {
 	files, err := filepath.Glob("testdata/found/*.plan")
 	if err != nil || len(files) == 0 {
