@@ -114,7 +114,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 var elsewhere = map[string]string{
 	"port": "--listen HOST:PORT", "p": "--listen HOST:PORT", "host": "--listen HOST:PORT",
 	"addr": "--listen HOST:PORT", "address": "--listen HOST:PORT", "bind": "--listen HOST:PORT",
-	"c": "--config FILE", "e": "--env NAME", "verbose": "--log-level debug", "debug": "--log-level debug",
+	"c": "--config FILE", "e": "--env NAME", "json": "--output json", "o": "--output FORMAT", "verbose": "--log-level debug", "debug": "--log-level debug",
 	"version": "kalpa version", "v": "kalpa version", "V": "kalpa version",
 }
 
@@ -137,8 +137,16 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	e.hint = cmd.CommandPath() + " --help lists the flags"
 	if here, ok := elsewhere[name]; ok {
-		e.hint = "did you mean " + here + "?"
-		return e
+		flag, isFlag := strings.CutPrefix(strings.Fields(here)[0], "--")
+		serve, _, _ := cmd.Find([]string{"serve"}) // below the root alone
+		switch {
+		case !isFlag, cmd.Flags().Lookup(flag) != nil:
+			e.hint = "did you mean " + here + "?"
+			return e
+		case serve.Flags().Lookup(flag) != nil && !cmd.HasParent():
+			e.hint = "did you mean " + serve.CommandPath() + " " + here + "?"
+			return e
+		}
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })

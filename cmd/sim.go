@@ -21,18 +21,19 @@ import (
 
 // simulation is a command line of kalpa sim.
 type simulation struct {
-	seed, seeds, profile   string
-	planFile, writePlan    string
-	html                   string
-	shrink, verify, asJSON bool
-	keepGoing              bool
-	parallel               int
-	brokenName             string
-	first, last            uint64
-	plan                   *sim.Plan // of planFile
-	broken                 *sim.Broken
-	stdout, stderr         io.Writer
-	profileGiven           bool
+	seed, seeds, profile string
+	planFile, writePlan  string
+	html                 string
+	shrink, verify       bool
+	keepGoing            bool
+	out                  output
+	parallel             int
+	brokenName           string
+	first, last          uint64
+	plan                 *sim.Plan // of planFile
+	broken               *sim.Broken
+	stdout, stderr       io.Writer
+	profileGiven         bool
 }
 
 func newSim() *cobra.Command {
@@ -68,7 +69,7 @@ wrong, 3 something did not hold, 4 two runs of one seed were not the same.`,
 	flags.BoolVar(&s.keepGoing, "keep-going", false, "run the seeds after one that fails as well")
 	flags.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "how `MANY` seeds run at once")
 	flags.StringVar(&s.html, "html", "", "draw the run, or the first that fails, as a page in this `FILE`")
-	flags.BoolVar(&s.asJSON, "json", false, "print the report as JSON")
+	s.out.add(flags)
 	flags.StringVar(&s.brokenName, "broken", "", "break this `PART` of the host on purpose, to see it found")
 	if err := flags.MarkHidden("broken"); err != nil {
 		panic(err) // the flag is this program's own
@@ -206,8 +207,14 @@ func (s *simulation) writeOnly() error {
 	if err := s.writePlanTo(s.writePlan, p); err != nil || s.writePlan == "-" {
 		return err
 	}
-	_, err = fmt.Fprintf(s.stdout, "the plan of seed %d is in %s; run it with: kalpa sim --plan %s\n", s.first, s.writePlan, s.writePlan)
-	return err
+	v := struct {
+		Seed   uint64 `json:"seed"`
+		Plan   string `json:"plan"` // the file
+		Replay string `json:"replay"`
+	}{s.first, s.writePlan, s.command("--plan", s.writePlan)}
+	return s.out.print(s.stdout, v, func(w io.Writer) {
+		fmt.Fprintf(w, "the plan of seed %d is in %s; run it with: %s\n", v.Seed, v.Plan, v.Replay)
+	})
 }
 
 func (s *simulation) planOf(seed uint64) (*sim.Plan, error) {
@@ -248,7 +255,7 @@ func (s *simulation) run(ctx context.Context) error {
 	if err := s.keepEvidence(r, total, diverged); err != nil {
 		return err
 	}
-	if err := r.print(s.stdout, s.asJSON); err != nil {
+	if err := s.out.print(s.stdout, r, r.text); err != nil {
 		return err
 	}
 	if s.html != "" {
@@ -335,7 +342,7 @@ func (s *simulation) runShrink(ctx context.Context) error {
 	if err := s.writePlanTo(s.planFile, small); err != nil {
 		return err
 	}
-	if !s.asJSON && s.planFile != "-" {
+	if s.out != outputJSON && s.planFile != "-" {
 		fmt.Fprintf(s.stdout, "shrunk     %s to %s, in %d runs: %s\n\n", sizeOf(p), sizeOf(small), tried, s.planFile)
 	}
 	if ctx.Err() != nil {
@@ -375,7 +382,7 @@ func (s *simulation) draw(total *sim.Total) error {
 	if err := writeFile(s.html, func(w io.Writer) error { return page.Write(w, r, commit()) }); err != nil {
 		return err
 	}
-	if !s.asJSON {
+	if s.out != outputJSON {
 		fmt.Fprintf(s.stdout, "page       %s\n", s.html)
 	}
 	return nil

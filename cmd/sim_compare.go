@@ -14,7 +14,10 @@ import (
 )
 
 func newSimCompare() *cobra.Command {
-	var seed, profile, html string
+	var (
+		seed, profile, html string
+		output              output
+	)
 	cmd := &cobra.Command{
 		Use:   "compare",
 		Short: "Run one seed with and without the re-assertion of idle deadlines",
@@ -28,6 +31,7 @@ object's alarm. Without it runtimes that nobody uses stay for ever.`,
 	cmd.Flags().StringVar(&seed, "seed", "1", "the `NUMBER` that all is drawn from")
 	cmd.Flags().StringVar(&html, "html", "", "draw both runs as a page in this `FILE`")
 	profileFlag(cmd, &profile, "idle-storm")
+	output.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		n, err := strconv.ParseUint(seed, 0, 64)
 		if err != nil {
@@ -45,17 +49,22 @@ object's alarm. Without it runtimes that nobody uses stay for ever.`,
 		if err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
-		fmt.Fprintf(out, "kalpa sim compare  seed=%d commit=%s profile=%s\n\n", n, commit(), profile)
-		compared(out, p, with, without)
+		c := &simComparison{
+			Seed: n, Profile: profile, Commit: commit(), End: p.Length.Seconds(), Later: (p.Length + 2*p.Idle).Seconds(),
+			With: residentsOf(p, with), Without: residentsOf(p, without), page: html,
+		}
+		if with.Violation != nil {
+			c.Replay = fmt.Sprintf("kalpa sim --seed %d --profile %s", n, profile)
+		}
 		if html != "" {
 			if err := writeFile(html, func(w io.Writer) error { return page.WriteCompare(w, with, without, commit()) }); err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "\npage: %s\n", html)
+		}
+		if err := output.print(cmd.OutOrStdout(), c, c.text); err != nil {
+			return err
 		}
 		if with.Violation != nil {
-			fmt.Fprintf(out, "\nFAIL with the re-assertion: %v\nreplay: kalpa sim --seed %d --profile %s\n", with.Violation, n, profile)
 			return exitError(ExitViolation)
 		}
 		return nil
@@ -63,20 +72,62 @@ object's alarm. Without it runtimes that nobody uses stay for ever.`,
 	return cmd
 }
 
-// compared tells how many runtimes were resident in two runs.
-func compared(w io.Writer, p *sim.Plan, with, without *sim.Result) {
-	rows := [][]string{{"resident runtimes", "with the re-assertion", "without"}}
-	row := func(what string, of func(r *sim.Result) int) {
-		rows = append(rows, []string{what, fmt.Sprint(of(with)), fmt.Sprint(of(without))})
+// simComparison is what kalpa sim compare tells.
+type simComparison struct {
+	Seed    uint64 `json:"seed"`
+	Profile string `json:"profile"`
+	Commit  string `json:"commit"`
+	// End is when the last request comes, and Later two idle time-outs after that, in
+	// seconds from the beginning.
+	End     float64      `json:"end_seconds"`
+	Later   float64      `json:"later_seconds"`
+	With    simResidents `json:"with"` // the re-assertion
+	Without simResidents `json:"without"`
+	Replay  string       `json:"replay,omitempty"` // where something did not hold with it
+	page    string
+}
+
+// simResidents is how many runtimes were resident in a run, and what did not hold.
+type simResidents struct {
+	Most      int    `json:"most"` // at once
+	AtEnd     int    `json:"at_end"`
+	Later     int    `json:"later"`
+	Left      int    `json:"left"` // for ever
+	Violation string `json:"violation,omitempty"`
+}
+
+func residentsOf(p *sim.Plan, r *sim.Result) simResidents {
+	of := simResidents{Most: residentMost(r), AtEnd: residentAt(r, p.Length), Later: residentAt(r, p.Length+2*p.Idle), Left: page.Left(r)}
+	if r.Violation != nil {
+		of.Violation = r.Violation.Error()
 	}
-	row("most at once", func(r *sim.Result) int { return residentMost(r) })
-	row("at the end of the requests, "+p.Length.String(), func(r *sim.Result) int { return residentAt(r, p.Length) })
-	after := p.Length + 2*p.Idle
-	row("two idle time-outs later, "+after.Round(time.Second).String(), func(r *sim.Result) int { return residentAt(r, after) })
-	row("left for ever", page.Left)
-	table(w, rows...)
-	if v := without.Violation; v != nil {
-		fmt.Fprintf(w, "\nwithout it: %v\n", v)
+	return of
+}
+
+func (c *simComparison) text(w io.Writer) {
+	fmt.Fprintf(w, "kalpa sim compare  seed=%d commit=%s profile=%s\n\n", c.Seed, c.Commit, c.Profile)
+	row := func(what string, with, without int) []string {
+		return []string{what, strconv.Itoa(with), strconv.Itoa(without)}
+	}
+	at := func(seconds float64) string {
+		return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+	}
+	table(
+		w,
+		[]string{"resident runtimes", "with the re-assertion", "without"},
+		row("most at once", c.With.Most, c.Without.Most),
+		row("at the end of the requests, "+at(c.End), c.With.AtEnd, c.Without.AtEnd),
+		row("two idle time-outs later, "+at(c.Later), c.With.Later, c.Without.Later),
+		row("left for ever", c.With.Left, c.Without.Left),
+	)
+	if c.Without.Violation != "" {
+		fmt.Fprintf(w, "\nwithout it: %s\n", c.Without.Violation)
+	}
+	if c.page != "" {
+		fmt.Fprintf(w, "\npage: %s\n", c.page)
+	}
+	if c.With.Violation != "" {
+		fmt.Fprintf(w, "\nFAIL with the re-assertion: %s\nreplay: %s\n", c.With.Violation, c.Replay)
 	}
 }
 

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -107,18 +106,6 @@ func (r *simReport) take(t *sim.Total, traces map[uint64]uint64) {
 // lacks: so many seeds have to have seen all that happens now and then. Fewer of them
 // show less, and are not wrong.
 func (r *simReport) lacks() bool { return r.Seeds >= sim.Whole && len(r.Never) > 0 }
-
-func (r *simReport) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	}
-	var s strings.Builder
-	r.text(&s)
-	_, err := io.WriteString(w, s.String())
-	return err
-}
 
 // text is the report for people.
 func (r *simReport) text(w io.Writer) {

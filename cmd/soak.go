@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,7 @@ func newSoak() *cobra.Command {
 	var (
 		seed   string
 		length time.Duration
-		asJSON bool
+		out    output
 	)
 	cmd := &cobra.Command{
 		Use:   "soak",
@@ -51,7 +50,7 @@ something did not hold.`,
 	flags.SortFlags = false
 	flags.StringVar(&seed, "seed", "", "the `NUMBER` that the plan is drawn from (default: any)")
 	flags.DurationVar(&length, "for", 3*time.Minute, "how `LONG`; a storm that has begun goes on to its end")
-	flags.BoolVar(&asJSON, "json", false, "print the report as JSON")
+	out.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		n := uint64(rand.Uint32())
 		if seed != "" {
@@ -81,7 +80,11 @@ something did not hold.`,
 		case err != nil:
 			return err
 		}
-		if err := printSoak(cmd.OutOrStdout(), r, length, asJSON); err != nil {
+		v := struct {
+			Commit string `json:"commit"`
+			*soak.Report
+		}{commit(), r}
+		if err := out.print(cmd.OutOrStdout(), v, func(w io.Writer) { soakText(w, r, length) }); err != nil {
 			return err
 		}
 		if len(r.Failures) > 0 {
@@ -96,18 +99,9 @@ something did not hold.`,
 	return cmd
 }
 
-// printSoak tells what a soak came to.
-func printSoak(w io.Writer, r *soak.Report, length time.Duration, asJSON bool) error {
-	if asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
-			Commit string `json:"commit"`
-			*soak.Report
-		}{commit(), r})
-	}
-	var s strings.Builder
-	line := func(head, format string, a ...any) { fmt.Fprintf(&s, "%-10s %s\n", head, fmt.Sprintf(format, a...)) }
+// soakText tells what a soak came to.
+func soakText(w io.Writer, r *soak.Report, length time.Duration) {
+	line := func(head, format string, a ...any) { fmt.Fprintf(w, "%-10s %s\n", head, fmt.Sprintf(format, a...)) }
 	line("kalpa soak", "seed=%d commit=%s for=%v", r.Seed, commit(), length)
 	line("faults", "reset-isolate %s · kill %s · pause %s · disk full %s (hosts ended %s)",
 		grouped(r.Resets), grouped(r.Kills), grouped(r.Pauses), grouped(r.Fulls), grouped(r.Ended))
@@ -131,10 +125,8 @@ func printSoak(w io.Writer, r *soak.Report, length time.Duration, asJSON bool) e
 	} else {
 		line("FAIL", "%d things are not in order", len(r.Failures))
 		for _, f := range r.Failures[:min(len(r.Failures), 20)] {
-			fmt.Fprintln(&s, "  "+f)
+			fmt.Fprintln(w, "  "+f)
 		}
 		line("again", "kalpa soak --seed %d --for %v", r.Seed, length)
 	}
-	_, err := io.WriteString(w, s.String())
-	return err
 }
