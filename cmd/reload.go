@@ -111,6 +111,6 @@ func same(a, b config.Server) bool {
 func serverOf(s config.Server) session.Server {
 	return session.Server{
 		Name: s.Name, Reexecute: session.Reexecute(s.Reexecute), Policy: session.Policy(s.Policy),
-		MaxSessions: s.MaxSessions, MaxPerCaller: s.MaxSessionsPerCaller,
+		MaxSessions: s.MaxSessions, MaxPerCaller: s.MaxSessionsPerCaller, MaxRequests: s.MaxRequests,
 	}
 }

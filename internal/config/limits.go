@@ -7,6 +7,7 @@ import "time"
 type Limits struct {
 	MaxSessions          int           `koanf:"max_sessions"`
 	MaxSessionsPerCaller int           `koanf:"max_sessions_per_caller"`
+	MaxRequests          int           `koanf:"max_requests"`
 	MaxStreams           int           `koanf:"max_streams"`
 	MaxMessage           int64         `koanf:"max_message"` // bytes
 	MaxMemory            int64         `koanf:"max_memory"`  // bytes
@@ -21,7 +22,8 @@ type Limits struct {
 var LimitKeys = []Setting{
 	{"max_sessions", "max-sessions", CountOrNone, 100_000, "N", "sessions of one server, at rest or not; further ones are refused; 0: any", nil},
 	{"max_sessions_per_caller", "max-sessions-per-caller", CountOrNone, 1000, "N", "those of one caller that has a name; 0: any", nil},
-	{"max_streams", "max-streams", Count, 10_000, "N", "requests of one server that are under way, and open streams; further ones are refused", nil},
+	{"max_requests", "max-requests", CountOrNone, 10_000, "N", "requests of one server that wait for an answer, of all its sessions, whether their clients listen or not; further ones are refused; 0: any", nil},
+	{"max_streams", "max-streams", Count, 10_000, "N", "streams of one server that clients have open, for answers or to listen; further ones are refused", nil},
 	{"max_message", "max-message", Size, int64(16 << 20), "SIZE", "one message: a body that a client sends, a line that a server writes", nil},
 	{"max_memory", "max-memory", SizeOrNone, int64(2 << 30), "SIZE", "memory of one session's server, with all that it has started; beyond it the server is ended; 0: any", nil},
 	{"max_cpu", "max-cpu", DurationOrNever, Never, "DURATION", "processor time of the same, in all; beyond it the server is ended; 0: any", nil},

@@ -32,6 +32,9 @@ type Server struct {
 	// MaxSessions bounds the sessions of the server, at rest or not, and
 	// MaxPerCaller those of one principal that has a subject. 0: any number.
 	MaxSessions, MaxPerCaller int
+	// MaxRequests bounds the requests that wait for an answer, of all sessions of the
+	// server together. 0: any number.
+	MaxRequests int
 	Policy
 }
 

@@ -27,7 +27,10 @@ func (obj *object) Start(t *actor.Turn) error {
 	obj.links = map[*Socket]func(){}
 	obj.s = newState(t.ID().Name, t.Epoch(), obj.svc)
 	id := t.ID()
-	t.OnBreak(func(error) { obj.svc.writesDown(id) })
+	t.OnBreak(func(error) {
+		obj.s.share.end()
+		obj.svc.writesDown(id)
+	})
 	// The deadlines are the session's own: the schedule layer knows nothing of them,
 	// and whatever it makes of the alarm, they are asserted again after it.
 	idle, keep := obj.s.sources(obj.svc.seams)
@@ -147,6 +150,7 @@ func (obj *object) unlink(sock *Socket) {
 
 // apply writes and reads what a step asked for, and queues its effects.
 func (obj *object) apply(t *actor.Turn, o *out) error {
+	defer obj.counts()
 	for len(o.reads)+len(o.trims)+len(o.puts)+len(o.deletes) > 0 || o.clear {
 		if o.clear {
 			t.Clear()
@@ -180,6 +184,15 @@ func (obj *object) apply(t *actor.Turn, o *out) error {
 		obj.measure(t, o.settled, o.again)
 	}
 	return nil
+}
+
+// counts tells how many requests of the session are under way by now.
+func (obj *object) counts() {
+	server := ""
+	if obj.s.meta != nil {
+		server = obj.s.meta.Server
+	}
+	obj.s.share.set(server, len(obj.s.live))
 }
 
 // page reads the next events of a stream.
@@ -239,6 +252,10 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 	switch e := e.(type) {
 	case openSocket:
 		t.After(func() { e.sock.Open(e.opening) })
+		if no := e.opening.Refusal; no != nil && no.Limit != "" && obj.s.cfg != nil {
+			server := obj.s.cfg.Name
+			t.After(func() { obj.svc.telemetry.refused(server, no.Limit) })
+		}
 	case push:
 		t.After(func() { e.sock.Push(e.frame) })
 	case endSocket:

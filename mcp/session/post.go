@@ -32,6 +32,9 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 		s.create(p, now, o)
 	}
 	if r := s.admissible(p, first); r != nil {
+		if p.Create {
+			s.uncreate(o)
+		}
 		refuse(p.Socket, r, o)
 		return
 	}
@@ -116,15 +119,22 @@ func (s *state) admissible(p *Post, id wire.ID) *Refusal {
 	case requests > 0 && s.draining:
 		return Refuse(503, id, wire.InternalError, "the host is shutting down; send the request again in a moment")
 	case requests > 0 && len(s.live)+requests > s.cfg.MaxOwed:
-		return Refuse(429, id, wire.InternalError, "%d requests of this session wait for an answer already; the limit is %d", len(s.live), s.cfg.MaxOwed)
+		return beyond("max_owed", 429, id, "%d requests of this session wait for an answer already; the limit is %d", len(s.live), s.cfg.MaxOwed)
 	case requests > 0 && len(s.live) > 0 && s.liveBytes+size > s.cfg.MaxOwedBytes:
-		return Refuse(429, id, wire.InternalError, "%d bytes of requests of this session wait for an answer already; the limit is %d", s.liveBytes, s.cfg.MaxOwedBytes)
+		return beyond("max_owed_bytes", 429, id, "%d bytes of requests of this session wait for an answer already; the limit is %d", s.liveBytes, s.cfg.MaxOwedBytes)
 	case s.rt.phase == building && s.rt.noted > 0 && s.rt.noted+notes > s.cfg.MaxOwedBytes:
-		return Refuse(429, id, wire.InternalError, "%d bytes of notifications and replies wait for this session's server to start already; the limit is %d", s.rt.noted, s.cfg.MaxOwedBytes)
+		return beyond("max_owed_bytes", 429, id, "%d bytes of notifications and replies wait for this session's server to start already; the limit is %d", s.rt.noted, s.cfg.MaxOwedBytes)
 	case requests > 0 && s.logBytes > s.cfg.MaxLog:
-		return Refuse(507, id, wire.InternalError, "%d bytes of answers wait for this session's client, and the limit is %d: resume the streams that were cut, or end the session", s.logBytes, s.cfg.MaxLog)
+		return beyond("max_log", 507, id, "%d bytes of answers wait for this session's client, and the limit is %d: resume the streams that were cut, or end the session", s.logBytes, s.cfg.MaxLog)
 	case s.streams[postStream(p.Stream)] != nil:
 		return Refuse(409, id, wire.InvalidRequest, "the stream exists already")
+	}
+	if requests == 0 {
+		return nil
+	}
+	// Last: what is taken here is given back when the step is over, should it not be used.
+	if there, ok := s.share.take(s.meta.Server, requests, s.cfg.MaxRequests); !ok {
+		return beyond("max_requests", 503, id, "%d requests wait for an answer from the server %q, of all its sessions, and it may have %d; this one has not been executed: send it again in a moment", there, s.meta.Server, s.cfg.MaxRequests)
 	}
 	return nil
 }
@@ -143,6 +153,14 @@ func (s *state) create(p *Post, now time.Time, o *out) {
 	o.put(keyMeta, encode(s.meta))
 	o.put(keyInitialize, s.initParams)
 	o.do(happened{SessionOpened, ""})
+}
+
+// uncreate takes back what create has done in this step: the initialize is refused, and
+// nobody would ever use the session.
+func (s *state) uncreate(o *out) {
+	*o = out{}
+	o.do(departed{s.meta.Server, s.meta.Principal.Subject})
+	s.meta, s.initParams = nil, nil
 }
 
 // version is what the client of a POST understands: what was agreed on, or what

@@ -51,6 +51,7 @@ func (s *Service) Configure(servers []Server) error {
 	}
 	// In any order: they are figures by name.
 	for name := range all {
+		s.underWay.begin(name)
 		for isolate := range s.host.Isolates() {
 			s.telemetry.begin(place{isolate, name})
 		}

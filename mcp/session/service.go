@@ -63,6 +63,7 @@ type Service struct {
 	log          *slog.Logger
 	servers      *roster
 	census       census
+	underWay     underWay
 	closeTimeout time.Duration
 	seams        seams.Session
 	telemetry    *telemetry
@@ -145,11 +146,12 @@ func newService(h *actor.Host, o Options) (*Service, error) {
 	if s.closeTimeout == 0 {
 		s.closeTimeout = 10 * time.Second
 	}
-	if s.telemetry, err = newTelemetry(h.Clock(), o.TracerProvider, o.MeterProvider); err != nil {
+	if s.telemetry, err = newTelemetry(h.Clock(), o.TracerProvider, o.MeterProvider, s.underWay.each); err != nil {
 		return nil, err
 	}
 	// In any order: they are figures by name.
 	for name := range all {
+		s.underWay.begin(name)
 		for isolate := range h.Isolates() {
 			s.telemetry.begin(place{isolate, name})
 		}
@@ -249,7 +251,7 @@ func creates(e Event) bool {
 func newState(id string, epoch uint64, svc *Service) *state {
 	return &state{
 		id: id, epoch: epoch, log: svc.log.With("session", id, "epoch", epoch), servers: svc.servers, seams: svc.seams,
-		subs: map[string][]byte{}, streams: map[string]*stream{}, sockets: map[*Socket]*stream{}, asks: map[wire.ID]*ask{},
+		share: share{of: &svc.underWay}, subs: map[string][]byte{}, streams: map[string]*stream{}, sockets: map[*Socket]*stream{}, asks: map[wire.ID]*ask{},
 	}
 }
 

@@ -45,11 +45,22 @@ type Opening struct {
 type Refusal struct {
 	Status int
 	Body   wire.Message
+	// Limit is the setting that the request would exceed; empty: it is refused for
+	// something else.
+	Limit string
 }
 
 // Refuse builds a Refusal.
 func Refuse(status int, id wire.ID, code wire.Code, format string, a ...any) *Refusal {
-	return &Refusal{status, wire.NewError(id, code, fmt.Sprintf(format, a...), nil)}
+	return &Refusal{Status: status, Body: wire.NewError(id, code, fmt.Sprintf(format, a...), nil)}
+}
+
+// beyond builds the Refusal of a request that exceeds a limit, named as in Policy and
+// Server.
+func beyond(limit string, status int, id wire.ID, format string, a ...any) *Refusal {
+	r := Refuse(status, id, wire.InternalError, format, a...)
+	r.Limit = limit
+	return r
 }
 
 // Frame is one event of a stream.

@@ -16,6 +16,7 @@ type state struct {
 	id      string
 	epoch   uint64
 	servers *roster
+	share   share // of the requests that are under way on the server
 	seams   seams.Session
 	cfg     *Server // nil when the server is not configured any more
 	log     *slog.Logger

@@ -40,6 +40,7 @@ const (
 	labelReason  = attribute.Key("reason")
 	labelOutcome = attribute.Key("outcome")
 	labelMethod  = attribute.Key("method")
+	labelLimit   = attribute.Key("limit")
 	// By the conventions for MCP, on the metric that they name.
 	keyMethod  = attribute.Key("mcp.method.name")
 	labelError = attribute.Key("error.type")
@@ -64,6 +65,7 @@ type telemetry struct {
 	gauge            metric.Int64UpDownCounter
 	builds, disposed metric.Int64Counter
 	requests, again  metric.Int64Counter
+	refusals         metric.Int64Counter
 	duration         metric.Float64Histogram
 
 	mu        sync.Mutex
@@ -73,7 +75,7 @@ type telemetry struct {
 // buckets of request durations, in seconds: the convention's.
 var buckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
-func newTelemetry(c clock.Clock, tp trace.TracerProvider, mp metric.MeterProvider) (_ *telemetry, err error) {
+func newTelemetry(c clock.Clock, tp trace.TracerProvider, mp metric.MeterProvider, underWay func(func(server string, n int))) (_ *telemetry, err error) {
 	if tp == nil {
 		tp = otel.GetTracerProvider()
 	}
@@ -102,6 +104,21 @@ func newTelemetry(c clock.Clock, tp trace.TracerProvider, mp metric.MeterProvide
 	t.again, e = m.Int64Counter("kalpa.mcp.reexecutions", metric.WithUnit("{request}"),
 		metric.WithDescription("Lost calls that were run again instead of being answered as lost."))
 	note(e)
+	t.refusals, e = m.Int64Counter("kalpa.mcp.refusals", metric.WithUnit("{request}"),
+		metric.WithDescription("POSTs that sessions have refused for a limit, by the limit."))
+	note(e)
+	waiting, e := m.Int64ObservableUpDownCounter("kalpa.mcp.requests.waiting", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests that wait for an answer, of all sessions."))
+	note(e)
+	if e == nil {
+		_, e = m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+			underWay(func(server string, n int) {
+				to.ObserveInt64(waiting, int64(n), metric.WithAttributeSet(attribute.NewSet(labelServer.String(server))))
+			})
+			return nil
+		}, waiting)
+		note(e)
+	}
 	t.duration, e = m.Float64Histogram("mcp.server.operation.duration", metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries(buckets...),
 		metric.WithDescription("From a request's admission to its answer."))
@@ -142,6 +159,11 @@ func (obj *object) measure(t *actor.Turn, all []settlement, again int64) {
 			obj.svc.telemetry.again.Add(context.Background(), again, metric.WithAttributeSet(attribute.NewSet(labelServer.String(server))))
 		}
 	})
+}
+
+// refused counts a POST that was refused for a limit.
+func (t *telemetry) refused(server, limit string) {
+	t.refusals.Add(context.Background(), 1, metric.WithAttributeSet(attribute.NewSet(labelServer.String(server), labelLimit.String(limit))))
 }
 
 // settlement is the end of a request in the ledger.
