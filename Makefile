@@ -97,8 +97,13 @@ oracle-record: oracle-deps ## write down what the oracle's programs show, and do
 PEERS ?= $(wildcard ../shared/peers)
 
 .PHONY: bench
-bench: ## measure kalpa beside PEERS=<folder> and rewrite docs/benchmarks.md; BENCH='-h' lists settings
+bench: ## measure kalpa, beside PEERS=<folder> if there is one, and rewrite docs/benchmarks.md; BENCH='-h' lists settings
 	$(GO) run ./internal/bench $(if $(PEERS),-peers $(PEERS)) $(BENCH)
+
+.PHONY: bench-peers
+bench-peers: ## the same, and refuse to do it without peers
+	@test -n "$(PEERS)" || { echo "name a folder of peers: make bench-peers PEERS=<folder>"; exit 2; }
+	@$(MAKE) bench PEERS=$(PEERS)
 
 .PHONY: hostile
 hostile: ## measure what a client sees beside others that do harm; HOSTILE='-h' lists settings

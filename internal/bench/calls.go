@@ -1,138 +1,184 @@
 package main
 
 import (
-	"context"
+	"bytes"
+	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
-// startLimit is how long a server may take to start. A peer may install itself.
-const startLimit = 10 * time.Minute
-
-// contest runs servers side by side: all are started, and take turns in rounds, with
-// the others stopped. A server whose turn fails is out.
-func (b *bench) contest(ctx context.Context, name string, servers []*server, turn func(s *server, round int) error) error {
-	defer func() {
-		for _, s := range servers {
-			s.end()
-		}
-	}()
-	for i, s := range servers {
-		if s.skipped != nil {
-			continue
-		}
-		folder, err := b.folder(fmt.Sprintf("%s-%d", name, i))
-		if err != nil {
-			return err
-		}
-		b.say("%s: starting %s", name, s.name)
-		if s.skipped = s.start(ctx, folder, startLimit); s.skipped == nil {
-			s.skipped = s.pause()
-		}
-	}
-	for round := range b.rounds {
-		for _, s := range servers {
-			if s.skipped != nil {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if s.skipped = s.resume(); s.skipped == nil {
-				s.skipped = turn(s, round)
-			}
-			if s.skipped == nil {
-				s.skipped = s.pause()
-			}
-			if s.skipped != nil {
-				b.say("%s: %s is out: %v", name, s.name, s.skipped)
-				s.end()
-			}
-		}
-	}
-	return nil
+// job is a load on sessions: each calls a tool and waits for the answer, and again.
+type job struct {
+	tool        string // add or incr
+	sessions    int
+	connections int // that share the sessions; 0: each session has its own
+	warmup, d   time.Duration
 }
 
-// speed is what is known of one server after the rounds.
-type speed struct {
-	rate, p50, p99 []float64
-	driver         []float64 // its share of the processor time, in percent
-	bad            int64
-	first          error
-}
-
-// calls measures a load on servers, and makes a table of it. The first server is
-// the one that the others are compared with.
-func (b *bench) calls(ctx context.Context, name string, servers []*server, drive func(s *server, round int) (sample, error)) (string, error) {
-	results := map[*server]*speed{}
-	for _, s := range servers {
-		results[s] = &speed{}
-	}
-	err := b.contest(ctx, name, servers, func(s *server, round int) error {
-		ours, theirs, err := s.times()
-		if err != nil {
-			return err
-		}
-		turn, err := drive(s, round)
-		if err != nil {
-			return err
-		}
-		oursThen, theirsThen, err := s.times()
-		if err != nil {
-			return err
-		}
-		oursThen -= ours
-		r := results[s]
-		r.rate = append(r.rate, turn.rate)
-		r.p50 = append(r.p50, milliseconds(percentile(turn.took, 0.50)))
-		r.p99 = append(r.p99, milliseconds(percentile(turn.took, 0.99)))
-		r.driver = append(r.driver, 100*float64(oursThen)/float64(oursThen+theirsThen-theirs))
-		r.bad += turn.bad
-		if r.first == nil {
-			r.first = turn.first
-		}
-		b.say("%s, round %d, %s: %.0f/s, p50 %.1f ms, p99 %.1f ms, bad %d, driver %.0f %%", name, round+1, s.name,
-			turn.rate, r.p50[len(r.p50)-1], r.p99[len(r.p99)-1], turn.bad, r.driver[len(r.driver)-1])
-		return nil
-	})
+// turn opens the job's sessions at a server, and drives it.
+func (j job) turn(s *server, _ int) (sample, error) {
+	all, _, err := opened(s.endpoint, j.sessions)
 	if err != nil {
-		return "", err
+		return sample{}, err
 	}
-	rows := [][]string{{"server", "calls/s", "p50, ms", "p99, ms", "bad answers", "driver, % of the CPU time", "kalpa is"}}
-	var notes []string
-	for i, s := range servers {
-		r := results[s]
-		if s.skipped != nil {
-			notes = append(notes, fmt.Sprintf("Not measured: %s: %v.", s.name, s.skipped))
-			continue
-		}
-		times := ""
-		if i > 0 {
-			times = summarize(ratios(results[servers[0]].rate, r.rate)).String() + " times as fast"
-		}
-		if r.first != nil {
-			notes = append(notes, fmt.Sprintf("The first bad answer of %s: %v.", s.name, r.first))
-		}
-		rows = append(rows, []string{
-			s.name, summarize(r.rate).String(), summarize(r.p50).String(), summarize(r.p99).String(), fmt.Sprint(r.bad), summarize(r.driver).String(), times,
-		})
-	}
-	return table(rows) + told(notes), nil
+	return j.load(all).run(s.endpoint)
 }
 
-// times are the processor times so far, of this process and of the server.
-func (s *server) times() (ours, theirs time.Duration, err error) {
-	if ours, err = burnt(); err == nil {
-		theirs, err = s.burnt()
-	}
-	return ours, theirs, err
+// sessions are those that a job's load calls.
+type sessions []hosted
+
+// hosted is a session that calls tools.
+type hosted struct {
+	id    string
+	calls int // so far
 }
 
-// told is what stands below a table.
-func told(notes []string) string {
-	if len(notes) == 0 {
-		return ""
+// load is that of sessions that are open.
+func (j job) load(all sessions) *load {
+	l := &load{warmup: j.warmup, d: j.d}
+	step := j.connections
+	if step == 0 || step > len(all) {
+		step = len(all)
 	}
-	return "\n" + strings.Join(notes, "\n\n") + "\n"
+	for first := range step {
+		l.talkers = append(l.talkers, &caller{job: j, all: all, step: step, at: first})
+	}
+	return l
+}
+
+// stored are sessions that were opened before, by who did not say how often they called.
+func stored(ids []string) sessions {
+	all := make(sessions, len(ids))
+	for i, id := range ids {
+		all[i] = hosted{id: id, calls: 1 << 20} // request ids that none has had
+	}
+	return all
+}
+
+// each lets every session call once.
+func (all sessions) each(endpoint string, connections int) (sample, error) {
+	return job{tool: "add", connections: connections}.load(all).ending().all(endpoint)
+}
+
+// ending makes every session of a load of calls call once.
+func (l *load) ending() *load {
+	l.once = true
+	for _, t := range l.talkers {
+		t.(*caller).once = true
+	}
+	return l
+}
+
+// caller is a connection that calls tools of its share of the sessions, in turn.
+type caller struct {
+	job
+	all      sessions
+	step, at int
+	once     bool // each session calls once
+	message  []byte
+}
+
+// firstCall is the id of a session's first call: initialize had the one before.
+const firstCall = 2
+
+func (c *caller) id() int64 { return int64(firstCall + c.all[c.at].calls) }
+
+func (c *caller) request(to []byte, address, path string) []byte {
+	arguments, _ := c.question(c.at, c.all[c.at].calls+1)
+	c.message = appendCall(c.message[:0], c.id(), c.tool, arguments)
+	return appendPost(to, address, path, c.all[c.at].id, c.message)
+}
+
+func (c *caller) answer(r response) (done bool, err error) {
+	_, want := c.question(c.at, c.all[c.at].calls+1)
+	if r.status != 200 {
+		return true, fmt.Errorf("status %d: %.200s", r.status, r.body)
+	}
+	a, err := pick(payload(r.body), c.id())
+	if err == nil {
+		err = a.says(want)
+	}
+	return true, err
+}
+
+func (c *caller) next() bool {
+	c.all[c.at].calls++
+	if c.at += c.step; c.at >= len(c.all) {
+		c.at %= c.step
+		return !c.once
+	}
+	return true
+}
+
+// question is the n-th call of a session, and the answer to it.
+func (j job) question(session, n int) (arguments, want string) {
+	if j.tool == "incr" {
+		return `{}`, fmt.Sprint(n)
+	}
+	return fmt.Sprintf(`{"a":%d,"b":%d}`, session, n), fmt.Sprint(session + n)
+}
+
+// openers is how many sessions are being opened at a time.
+const openers = 32
+
+// opened opens sessions, and tells what each took.
+func opened(endpoint string, n int) (sessions, sample, error) {
+	all := make(sessions, n)
+	l := &load{once: true}
+	for first := range min(openers, n) {
+		l.talkers = append(l.talkers, &opener{into: all, at: first})
+	}
+	s, err := l.all(endpoint)
+	if err != nil {
+		return nil, s, fmt.Errorf("opening a session: %w", err)
+	}
+	return all, s, nil
+}
+
+// opener is a connection that opens sessions, one after the other. One is open when
+// the server has taken what says that its client is ready.
+type opener struct {
+	into sessions // where they go; nil: any number of them, and nowhere
+	at   int
+	id   string // of the one that is being opened
+}
+
+var sessionField = []byte("mcp-session-id")
+
+func (o *opener) request(to []byte, address, path string) []byte {
+	if o.id == "" {
+		return appendPost(to, address, path, "", appendRequest(nil, firstCall-1, "initialize", initialization))
+	}
+	return appendPost(to, address, path, o.id, []byte(initialized))
+}
+
+func (o *opener) answer(r response) (done bool, err error) {
+	if o.id == "" {
+		if r.status != 200 {
+			return true, fmt.Errorf("status %d: %.200s", r.status, r.body)
+		}
+		if _, err := pick(payload(r.body), firstCall-1); err != nil {
+			return true, err
+		}
+		if o.id = string(r.field(sessionField)); o.id == "" {
+			return true, errors.New("initialize was answered without a session id")
+		}
+		return false, nil
+	}
+	if o.into != nil {
+		o.into[o.at].id = o.id
+	}
+	o.id = ""
+	if r.status >= 300 || len(bytes.TrimSpace(r.body)) > 0 {
+		return true, fmt.Errorf("a notification was answered with status %d: %.200s", r.status, r.body)
+	}
+	return true, nil
+}
+
+func (o *opener) next() bool {
+	if o.into == nil || o.id != "" {
+		return true
+	}
+	o.at += openers
+	return o.at < len(o.into)
 }

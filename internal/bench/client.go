@@ -2,26 +2,21 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 )
 
 const (
-	protocol = "2025-06-18"
 	patience = time.Minute // with one answer
 	maxBody  = 16 << 20
 )
 
-// client is one MCP session over one connection that is kept alive. It writes its
-// requests as bytes: the driver shares the machine with what it measures, and
-// net/http's client costs as much as some servers do. It is for one goroutine.
+// client is one MCP session over one connection that is kept alive, for what is done
+// one by one. Where many call at a time, a load does. It is for one goroutine.
 type client struct {
 	host, path string
 	session    string
@@ -46,7 +41,7 @@ func open(endpoint string) (*client, error) {
 		err = c.initialize()
 	}
 	if err == nil {
-		err = c.post([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+		err = c.notify(initialized)
 	}
 	if err != nil {
 		c.close()
@@ -55,9 +50,17 @@ func open(endpoint string) (*client, error) {
 	return c, nil
 }
 
+// resume is a client of a session that there is.
+func resume(endpoint, session string) (*client, error) {
+	c, err := newClient(endpoint)
+	if err == nil {
+		c.session, c.id = session, 1<<20 // ids that it has not had
+	}
+	return c, err
+}
+
 func (c *client) initialize() error {
-	var a answer
-	err := c.request("initialize", `{"protocolVersion":"`+protocol+`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}`, &a)
+	_, err := c.request(appendRequest(nil, c.next(), "initialize", initialization))
 	if err == nil && c.session == "" {
 		err = fmt.Errorf("initialize was answered without a session id")
 	}
@@ -66,50 +69,42 @@ func (c *client) initialize() error {
 
 // call calls a tool and checks that it answers with this text.
 func (c *client) call(tool, arguments, want string) error {
-	var a answer
-	if err := c.request("tools/call", `{"name":"`+tool+`","arguments":`+arguments+`}`, &a); err != nil {
-		return err
+	a, err := c.request(appendCall(nil, c.next(), tool, arguments))
+	if err == nil {
+		err = a.says(want)
 	}
-	var result struct {
-		IsError bool                    `json:"isError"`
-		Content []struct{ Text string } `json:"content"`
-	}
-	if err := json.Unmarshal(a.Result, &result); err != nil {
-		return fmt.Errorf("the result of %s: %w", tool, err)
-	}
-	if result.IsError || len(result.Content) != 1 || result.Content[0].Text != want {
-		return fmt.Errorf("%s%s answered %.200s, want %s", tool, arguments, a.Result, want)
-	}
-	return nil
+	return err
 }
 
-type answer struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Result json.RawMessage `json:"result"`
-	Error  json.RawMessage `json:"error"`
-}
-
-// request sends a request and wants its one answer.
-func (c *client) request(method, params string, a *answer) error {
+// next is the id of the next request.
+func (c *client) next() int64 {
 	c.id++
-	id := strconv.FormatInt(c.id, 10)
-	if err := c.post([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":`+params+`}`), a); err != nil {
-		return fmt.Errorf("%s: %w", method, err)
-	}
-	if a.Error != nil || a.Result == nil || string(a.ID) != id {
-		return fmt.Errorf("%s with id %s was answered with id %s, error %.200s", method, id, a.ID, a.Error)
-	}
-	return nil
+	return c.id
 }
 
-// post sends a message. With a nil answer, none may come.
-func (c *client) post(message []byte, a *answer) (err error) {
-	if c.conn == nil {
-		if c.conn, err = net.DialTimeout("tcp", c.host, patience); err != nil { //nolint:noctx // it has a time-out
-			return err
-		}
-		c.in = bufio.NewReader(c.conn)
+// request sends the request with the newest id and wants its one answer.
+func (c *client) request(message []byte) (a answer, err error) {
+	messages, err := c.post(message)
+	if err == nil {
+		a, err = pick(messages, c.id)
+	}
+	return a, err
+}
+
+// notify sends what nobody answers.
+func (c *client) notify(message string) error {
+	messages, err := c.post([]byte(message))
+	if err == nil && len(messages) > 0 {
+		err = fmt.Errorf("a notification was answered: %.200s", messages[0])
+	}
+	return err
+}
+
+// post sends a message and returns those that come back.
+func (c *client) post(message []byte) (messages [][]byte, err error) {
+	r, err := c.send(appendPost(c.out[:0], c.host, c.path, c.session, message))
+	if err != nil {
+		return nil, err
 	}
 	keep := false
 	defer func() {
@@ -117,76 +112,45 @@ func (c *client) post(message []byte, a *answer) (err error) {
 			c.close()
 		}
 	}()
-	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
-	c.out = append(c.out[:0], "POST "+c.path+" HTTP/1.1\r\nHost: "+c.host+
-		"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"...)
-	if c.session != "" {
-		c.out = append(c.out, "Mcp-Session-Id: "+c.session+"\r\nMCP-Protocol-Version: "+protocol+"\r\n"...)
-	}
-	c.out = append(strconv.AppendInt(append(c.out, "Content-Length: "...), int64(len(message)), 10), "\r\n\r\n"...)
-	if _, err := c.conn.Write(append(c.out, message...)); err != nil {
-		return err
-	}
-	r, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		return err
-	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err := r.Body.Close(); err != nil {
-		return err
+		return nil, err
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if r.StatusCode >= 300 {
-		return fmt.Errorf("status %d: %.200s", r.StatusCode, body)
+		return nil, fmt.Errorf("status %d: %.200s", r.StatusCode, body)
 	}
 	if c.session == "" {
 		c.session = r.Header.Get("Mcp-Session-Id")
 	}
 	keep = !r.Close
-	if messages := payload(body); a != nil {
-		return pick(messages, a)
-	} else if len(messages) > 0 {
-		return fmt.Errorf("a notification was answered: %.200s", messages[0])
-	}
-	return nil
+	return payload(body), nil
 }
 
-// payload takes the messages out of a body: of one message, or of events.
-func payload(body []byte) (messages [][]byte) {
-	if body = bytes.TrimSpace(body); len(body) > 0 && body[0] == '{' {
-		return [][]byte{body}
-	}
-	for line := range bytes.Lines(body) {
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			if data = bytes.TrimSpace(data); len(data) > 0 {
-				messages = append(messages, data)
-			}
+// send sends a request as it is, and returns the answer's head. The body is the
+// caller's.
+func (c *client) send(request []byte) (r *http.Response, err error) {
+	c.out = request
+	if c.conn == nil {
+		if c.conn, err = net.DialTimeout("tcp", c.host, patience); err != nil { //nolint:noctx // it has a time-out
+			c.conn = nil
+			return nil, err
 		}
+		c.in = bufio.NewReaderSize(c.conn, 64<<10)
 	}
-	return messages
-}
-
-// pick finds the one answer among messages.
-func pick(messages [][]byte, a *answer) error {
-	found := 0
-	for _, m := range messages {
-		var one answer
-		if err := json.Unmarshal(m, &one); err != nil {
-			return fmt.Errorf("%.200s: %w", m, err)
-		}
-		if one.Method == "" {
-			*a = one
-			found++
-		}
+	err = c.conn.SetDeadline(time.Now().Add(patience))
+	if err == nil {
+		_, err = c.conn.Write(request)
 	}
-	if found != 1 {
-		return fmt.Errorf("%d answers came to one request", found)
+	if err == nil {
+		r, err = http.ReadResponse(c.in, nil)
 	}
-	return nil
+	if err != nil {
+		c.close()
+	}
+	return r, err
 }
 
 func (c *client) close() {

@@ -48,8 +48,8 @@ func syncLatency(path string, n int) (took []time.Duration, err error) {
 	return took, nil
 }
 
-// load is the load average of the last minute.
-func load() string { return field("/proc/loadavg", `^([\d.]+)`) }
+// loadAverage is that of the last minute.
+func loadAverage() string { return field("/proc/loadavg", `^([\d.]+)`) }
 
 func memoryGB() string {
 	var kb float64

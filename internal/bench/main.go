@@ -16,20 +16,46 @@ import (
 	"time"
 )
 
-// parts are those of the page, as -only names them.
-var parts = []string{"calls", "ledger", "memory", "start", "objects"}
+// part is what can be measured by itself, as -only names it.
+type part struct {
+	name    string
+	measure func(*bench, context.Context) error
+}
+
+// parts are in the order of the page.
+var parts = []part{
+	{"calls", (*bench).measureCalls},
+	{"ledger", (*bench).measureLedger},
+	{"opening", (*bench).measureOpening},
+	{"objects", (*bench).measureObjects},
+	{"memory", (*bench).measureMemory},
+	{"start", (*bench).measureStart},
+	{"wake", (*bench).measureWake},
+}
+
+func names() (all []string) {
+	for _, p := range parts {
+		all = append(all, p.name)
+	}
+	return all
+}
 
 // bench is one run.
 type bench struct {
 	peers, out, work   string
 	only               string
-	rounds, sessions   int
-	warmup, d, settle  time.Duration
+	rounds             int
+	sessions, many     int
+	warmup, d          time.Duration
 	resident, agents   int
 	objects, foreign   int
-	stored             int
+	stored, passed     int
+	idle               int
 	command            func(part string, peers bool) string
 	commit, loadBefore string
+
+	programs string // a folder for what is built
+	kalpa    kalpa
 }
 
 func main() {
@@ -49,17 +75,19 @@ func run(ctx context.Context) error {
 	flag.StringVar(&b.peers, "peers", "", "the folder of peers; without it only kalpa is measured")
 	flag.StringVar(&b.out, "out", "docs/benchmarks.md", "the page whose parts are rewritten; - prints them instead")
 	flag.StringVar(&b.work, "work", "bin/bench", "a folder for data, on the disk that is to be measured; it is emptied")
-	flag.StringVar(&b.only, "only", "", "measure these parts, with commas between: "+strings.Join(parts, ", "))
+	flag.StringVar(&b.only, "only", "", "measure these parts, with commas between: "+strings.Join(names(), ", "))
 	flag.IntVar(&b.rounds, "rounds", 5, "how many times each server has its turn")
 	flag.IntVar(&b.sessions, "sessions", 32, "how many sessions call at the same time")
+	flag.IntVar(&b.many, "many", 1000, "the same, where it is to be many")
 	flag.DurationVar(&b.warmup, "warmup", time.Second, "how long they call before a turn is measured")
 	flag.DurationVar(&b.d, "d", 5*time.Second, "how long a turn is measured")
 	flag.IntVar(&b.resident, "resident", 2000, "how many sessions the memory is divided by")
 	flag.IntVar(&b.agents, "agents", 200, "the same for McpAgent, whose sessions take longer to open")
 	flag.IntVar(&b.objects, "objects", 100_000, "how many objects the memory is divided by")
 	flag.IntVar(&b.foreign, "foreign", 500, "the same for the objects of the peer")
-	flag.IntVar(&b.stored, "stored", 100_000, "how many sessions are in the store that is started on")
-	flag.DurationVar(&b.settle, "settle", 80*time.Second, "how long the session that those are copies of is left alone first: delivered events are kept for a minute")
+	flag.IntVar(&b.stored, "stored", million, "how many sessions are in the store that is started on; the targets want a million")
+	flag.IntVar(&b.passed, "passed", 100_000, "how many of them are called, and evicted again, before memory is read")
+	flag.IntVar(&b.idle, "idle", 500, "how many idle sessions are woken")
 	flag.Parse()
 	if err := b.check(); err != nil {
 		return err
@@ -79,14 +107,14 @@ func (b *bench) check() error {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
 	for part := range strings.SplitSeq(b.only, ",") {
-		if part != "" && !slices.Contains(parts, part) {
+		if part != "" && !slices.Contains(names(), part) {
 			return fmt.Errorf("-only: there is no part %q", part)
 		}
 	}
-	if b.rounds < 1 || b.sessions < 1 || b.resident < 1 || b.agents < 1 || b.objects < 1 || b.foreign < 1 || b.d <= 0 {
-		return errors.New("-rounds, -sessions, -resident, -agents, -objects, -foreign and -d are 1 at least")
+	if b.rounds < 1 || b.sessions < 1 || b.many < 1 || b.resident < 1 || b.agents < 1 || b.objects < 1 || b.foreign < 1 || b.d <= 0 {
+		return errors.New("-rounds, -sessions, -many, -resident, -agents, -objects, -foreign and -d are 1 at least")
 	}
-	if least := woken * (b.rounds + 1); b.stored < least {
+	if least := woken*(b.rounds+1) + 1; b.stored < least {
 		return fmt.Errorf("-stored: with %d rounds it is %d at least", b.rounds, least)
 	}
 	return nil
@@ -97,7 +125,7 @@ func (b *bench) wants(part string) bool {
 }
 
 func (b *bench) run(ctx context.Context) (err error) {
-	b.loadBefore = load()
+	b.loadBefore = loadAverage()
 	if b.work, err = filepath.Abs(b.work); err != nil {
 		return err
 	}
@@ -105,18 +133,16 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.work)) }()
-	folder, err := b.folder("program")
-	if err != nil {
+	if b.programs, err = b.folder("programs"); err != nil {
 		return err
 	}
 	if b.commit, err = commit(ctx); err != nil {
 		return err
 	}
-	k, err := build(ctx, folder, "./cmd/kalpa", "")
-	if err != nil {
+	if b.kalpa, err = b.build(ctx, "./cmd/kalpa", ""); err != nil {
 		return err
 	}
-	on, err := machine(folder)
+	on, err := machine(b.programs)
 	if err != nil {
 		return err
 	}
@@ -127,66 +153,55 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if err := b.write("setting", on+"\n"+strings.Join(against, "\n")); err != nil {
 		return err
 	}
-	if b.wants("calls") {
-		if err := b.measureCalls(ctx, k); err != nil {
-			return err
+	for _, p := range parts {
+		if !b.wants(p.name) {
+			continue
 		}
-	}
-	if b.wants("ledger") {
-		if err := b.measureLedger(ctx, folder); err != nil {
-			return err
+		begin := time.Now()
+		if err := p.measure(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
-	}
-	if b.wants("memory") {
-		others := peerServers(b.peers)
-		text, err := b.memory(ctx, []population{
-			{k.server("kalpa"), b.resident}, {others[0], b.resident}, {others[1], b.agents},
-		})
-		if err != nil {
-			return err
-		}
-		if err := b.write("memory", b.measured("memory", true)+text); err != nil {
-			return err
-		}
-	}
-	if b.wants("start") {
-		text, err := b.start(ctx, k)
-		if err != nil {
-			return err
-		}
-		if err := b.write("start", b.measured("start", false)+text); err != nil {
-			return err
-		}
-	}
-	if b.wants("objects") {
-		return b.measureObjects(ctx, folder)
+		b.say("%s: done in %v", p.name, time.Since(begin).Round(time.Second))
 	}
 	return nil
 }
 
-func (b *bench) measureCalls(ctx context.Context, k kalpa) error {
+// measureCalls compares calls of tools.
+func (b *bench) measureCalls(ctx context.Context) error {
 	hosts := func() []*server {
-		return []*server{k.server("kalpa"), k.server("kalpa, durability relaxed", "--durability", "relaxed")}
+		return []*server{b.kalpa.server("kalpa"), b.kalpa.server("kalpa, durability relaxed", "--durability", "relaxed")}
 	}
+	const sdk, agent = 2, 3
 	j := job{tool: "add", sessions: b.sessions, warmup: b.warmup, d: b.d}
-	text, err := b.calls(ctx, j.tool, append(hosts(), peerServers(b.peers)...), j.turn)
+	all, text, err := b.compare(ctx, "add", "calls/s", append(hosts(), peerServers(b.peers)...), j.turn)
 	if err != nil {
 		return err
 	}
-	if err := b.write("add", b.measured("calls", true)+text); err != nil {
+	if err := b.publish("add", "calls", true, text); err != nil {
+		return err
+	}
+	if err := errors.Join(b.found(targetAdd, all.faster(agent)), b.found(targetSDK, all.faster(sdk))); err != nil {
+		return err
+	}
+	many := j
+	many.sessions = b.many
+	if all, text, err = b.compare(ctx, "add-many", "calls/s", append(hosts(), peerServers(b.peers)[0]), many.turn); err != nil {
+		return err
+	}
+	if err := errors.Join(b.publish("many", "calls", true, text), b.found(targetMany, all.faster(sdk), all.later(sdk))); err != nil {
 		return err
 	}
 	j.tool = "incr"
 	// The Go SDK's peer has one counter, in memory, for all sessions.
-	if text, err = b.calls(ctx, j.tool, append(hosts(), peerServers(b.peers)[1]), j.turn); err != nil {
+	if all, text, err = b.compare(ctx, "incr", "calls/s", append(hosts(), peerServers(b.peers)[1]), j.turn); err != nil {
 		return err
 	}
-	return b.write("incr", b.measured("calls", true)+text)
+	return errors.Join(b.publish("incr", "calls", true, text), b.found(targetIncr, all.faster(2)))
 }
 
 // measureLedger compares a host with the same one without the ledger and the epochs.
-func (b *bench) measureLedger(ctx context.Context, folder string) error {
-	with, err := build(ctx, folder, "./cmd/kalpa", "seams")
+func (b *bench) measureLedger(ctx context.Context) error {
+	with, err := b.build(ctx, "./cmd/kalpa", "seams")
 	if err != nil {
 		return err
 	}
@@ -195,7 +210,7 @@ func (b *bench) measureLedger(ctx context.Context, folder string) error {
 	var tables []string
 	for _, durability := range []string{"sync", "relaxed"} {
 		j := job{tool: "add", sessions: b.sessions, warmup: b.warmup, d: b.d}
-		rows, err := b.calls(ctx, j.tool, []*server{
+		_, rows, err := b.compare(ctx, "ledger", "calls/s", []*server{
 			with.server("kalpa, durability "+durability, "--durability", durability),
 			without.server("the same without the ledger and epochs", "--durability", durability),
 		}, j.turn)
@@ -204,26 +219,45 @@ func (b *bench) measureLedger(ctx context.Context, folder string) error {
 		}
 		tables = append(tables, rows)
 	}
-	return b.write("ledger", b.measured("ledger", false)+strings.Join(tables, "\n"))
+	return b.publish("ledger", "ledger", false, strings.Join(tables, "\n"))
 }
 
-// measured says how a part came about.
-func (b *bench) measured(part string, peers bool) string {
-	return fmt.Sprintf("`%s`, %d rounds, on %s at commit %s; the load average before was %s.\n\n",
-		b.command(part, peers), b.rounds, time.Now().UTC().Format(time.DateOnly), b.commit, b.loadBefore)
+// measureOpening compares how fast sessions are opened.
+func (b *bench) measureOpening(ctx context.Context) error {
+	l := &load{warmup: b.warmup, d: b.d}
+	for range openers {
+		l.talkers = append(l.talkers, &opener{})
+	}
+	servers := append([]*server{b.kalpa.server("kalpa", "--max-sessions", "0")}, peerServers(b.peers)...)
+	all, text, err := b.compare(ctx, "opening", "opened/s", servers, func(s *server, _ int) (sample, error) { return l.run(s.endpoint) })
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.publish("opening", "opening", true, text), b.found(targetOpen, all.faster(1)))
 }
 
-// write puts a part where it belongs.
-func (b *bench) write(part, text string) error {
+// publish puts what a part has measured into a section of the page, and says how it came
+// about.
+func (b *bench) publish(section, part string, peers bool, text string) error {
+	rounds := fmt.Sprintf("%d rounds", b.rounds)
+	if b.rounds == 1 {
+		rounds = "1 round"
+	}
+	return b.write(section, fmt.Sprintf("`%s`, %s, on %s at commit %s; the load average before was %s.\n\n%s",
+		b.command(part, peers), rounds, time.Now().UTC().Format(time.DateOnly), b.commit, b.loadBefore, text))
+}
+
+// write puts a section where it belongs.
+func (b *bench) write(section, text string) error {
 	if b.out == "-" {
-		fmt.Printf("%s\n%s\n\n", strings.ToUpper(part), text)
+		fmt.Printf("%s\n%s\n\n", strings.ToUpper(section), text)
 		return nil
 	}
 	page, err := os.ReadFile(b.out)
 	if err != nil {
 		return err
 	}
-	now, err := replace(string(page), part, text)
+	now, err := replace(string(page), section, text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.out, err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,8 +17,8 @@ const (
 )
 
 // measureObjects compares objects with those of the peer.
-func (b *bench) measureObjects(ctx context.Context, folder string) error {
-	k, err := build(ctx, folder, "./internal/bench/object", "")
+func (b *bench) measureObjects(ctx context.Context) error {
+	k, err := b.build(ctx, "./internal/bench/object", "")
 	if err != nil {
 		return err
 	}
@@ -42,14 +41,7 @@ func (b *bench) measureObjects(ctx context.Context, folder string) error {
 	} {
 		r := load.r
 		r.prefix, r.connections, r.warmup, r.d = "o", connections, b.warmup, b.d
-		rows, err := b.calls(ctx, fmt.Sprintf("%s-%d", r.op, r.objects), both(), func(s *server, _ int) (sample, error) {
-			r.once = true // every object is in memory before anything is measured
-			if err := r.all(s.endpoint); err != nil {
-				return sample{}, err
-			}
-			r.once = false
-			return r.run(s.endpoint)
-		})
+		_, rows, err := b.compare(ctx, fmt.Sprintf("%s-%d", r.op, r.objects), "calls/s", both(), r.turn)
 		if err != nil {
 			return err
 		}
@@ -59,12 +51,22 @@ func (b *bench) measureObjects(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	return b.write("objects", b.measured("objects", true)+strings.Join(append(tables, rest), "\n"))
+	return b.publish("objects", "objects", true, strings.Join(append(tables, rest), "\n"))
+}
+
+// turn drives the load at a server, when every object is in memory.
+func (r requests) turn(s *server, _ int) (sample, error) {
+	all := r
+	all.once = true
+	if _, err := all.load().all(s.endpoint); err != nil {
+		return sample{}, err
+	}
+	return r.load().run(s.endpoint)
 }
 
 // ready: a server of objects answers.
 func ready(endpoint string) error {
-	_, err := (&requests{op: "noop", want: "ok", connections: 1, objects: 1, prefix: "ready", once: true, d: time.Second}).run(endpoint)
+	_, err := requests{op: "noop", want: "ok", connections: 1, objects: 1, prefix: "ready", once: true}.load().all(endpoint)
 	return err
 }
 
@@ -127,13 +129,13 @@ func (b *bench) reside(ctx context.Context, s *server, folder string, objects in
 		return 0, 0, err
 	}
 	defer s.end()
-	r := requests{op: "mem", connections: connections, objects: objects, prefix: "m", once: true, d: time.Second}
+	r := requests{op: "mem", connections: connections, objects: objects, prefix: "m", once: true}
 	time.Sleep(settling)
 	was, err := s.resident()
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := r.all(s.endpoint); err != nil {
+	if _, err := r.load().all(s.endpoint); err != nil {
 		return 0, 0, err
 	}
 	time.Sleep(settling)
@@ -142,7 +144,7 @@ func (b *bench) reside(ctx context.Context, s *server, folder string, objects in
 		return 0, 0, err
 	}
 	r.counted = 1
-	if err := r.all(s.endpoint); err != nil {
+	if _, err := r.load().all(s.endpoint); err != nil {
 		return 0, 0, fmt.Errorf("some objects are not in memory any more: %w", err)
 	}
 	return float64(was), float64(is), nil
@@ -155,23 +157,17 @@ func (b *bench) activate(ctx context.Context, s *server, name string) (first flo
 	if err != nil {
 		return 0, err
 	}
-	r := requests{op: "fill", want: "filled", connections: connections, objects: cold, prefix: "c", once: true, d: time.Second}
-	for _, then := range []requests{r, {op: "load", want: "1024", connections: 1, objects: cold, prefix: "c", once: true, d: time.Second}} {
+	r := requests{op: "fill", want: "filled", connections: connections, objects: cold, prefix: "c", once: true}
+	for _, then := range []requests{r, {op: "load", want: "1024", connections: 1, objects: cold, prefix: "c", once: true}} {
 		if err := s.start(ctx, folder, startLimit); err != nil {
 			return 0, err
 		}
-		sample, err := then.run(s.endpoint)
+		sample, err := then.load().all(s.endpoint)
 		s.end()
-		if err = errors.Join(err, sample.first); err != nil {
+		if err != nil {
 			return 0, err
 		}
 		first = milliseconds(percentile(sample.took, 0.5))
 	}
 	return first, nil
-}
-
-// all runs a load of which nothing may be bad.
-func (r *requests) all(endpoint string) error {
-	s, err := r.run(endpoint)
-	return errors.Join(err, s.first)
 }

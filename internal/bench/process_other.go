@@ -21,6 +21,6 @@ func (p *process) lastWords() string             { return "" }
 func (p *process) resident() (int64, error)      { return 0, errLinux }
 func allocated(string) (int64, error)            { return 0, errLinux }
 
-func (p *process) burnt() (time.Duration, error)     { return 0, errLinux }
-func burnt() (time.Duration, error)                  { return 0, errLinux }
-func (r *requests) run(string) (s sample, err error) { return s, errLinux }
+func (p *process) burnt() (time.Duration, error) { return 0, errLinux }
+func burnt() (time.Duration, error)              { return 0, errLinux }
+func (l *load) run(string) (s sample, err error) { return s, errLinux }

@@ -3,14 +3,13 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 )
 
-// requests is a load on objects: each of some connections asks one object, waits for
-// the answer, and asks the next one of its own; or all ask the same.
+// requests is a load on objects: each of some connections asks one object, and then the
+// next one of its own; or all ask the same.
 type requests struct {
 	op          string // what stands at the end of the address
 	want        string // what is answered; empty: the n-th count at the n-th time
@@ -23,17 +22,27 @@ type requests struct {
 	counted int64 // what each object has answered last; 0: not known
 }
 
+// load is that of all connections that have something to ask.
+func (r requests) load() *load {
+	l := &load{warmup: r.warmup, d: r.d, once: r.once}
+	for n := range r.connections {
+		if a := r.asker(n); a.object < r.objects {
+			l.talkers = append(l.talkers, a)
+		}
+	}
+	return l
+}
+
 // asker is one connection's part of a load.
 type asker struct {
-	r       *requests
-	n       int // of the connection
-	object  int // the one that is asked
-	asked   time.Time
+	r       requests
+	n       int     // of the connection
+	object  int     // the one that is asked
 	last    int64   // what one object for all has answered this connection
 	counted []int64 // what each of its own objects has answered last
 }
 
-func (r *requests) asker(n int) *asker {
+func (r requests) asker(n int) *asker {
 	a := &asker{r: r, n: n, object: n}
 	if r.objects < r.connections {
 		a.object = 0
@@ -61,6 +70,8 @@ func (a *asker) next() bool {
 	}
 	return !a.r.once
 }
+
+func (a *asker) answer(r response) (done bool, err error) { return true, a.check(r.status, r.body) }
 
 // check says what is wrong with an answer. Where an object belongs to one connection,
 // that knows what comes after its first answer; where one counts for all, each sees it
@@ -94,42 +105,4 @@ func (a *asker) check(status int, body []byte) error {
 		return fmt.Errorf("%s answered %d, and has answered %d before", a.r.op, v, *last-1)
 	}
 	return nil
-}
-
-var (
-	endOfHead   = []byte("\r\n\r\n")
-	lengthField = []byte("content-length:")
-)
-
-// parse takes an answer from what has been read. whole false: some of it is yet to
-// come.
-func parse(in []byte) (status int, body []byte, whole bool, err error) {
-	head, rest, found := bytes.Cut(in, endOfHead)
-	if !found {
-		return 0, nil, false, nil
-	}
-	if len(head) < 12 || !bytes.HasPrefix(head, []byte("HTTP/1.1 ")) {
-		return 0, nil, false, fmt.Errorf("no answer: %.100q", head)
-	}
-	if status, err = strconv.Atoi(string(head[9:12])); err != nil {
-		return 0, nil, false, fmt.Errorf("no answer: %.100q", head)
-	}
-	for len(head) > 0 {
-		var line []byte
-		line, head, _ = bytes.Cut(head, endOfHead[:2])
-		if len(line) < len(lengthField) || !bytes.EqualFold(line[:len(lengthField)], lengthField) {
-			continue
-		}
-		n, err := strconv.Atoi(string(bytes.TrimSpace(line[len(lengthField):])))
-		switch {
-		case err != nil || n < 0 || n > maxBody:
-			return 0, nil, false, fmt.Errorf("no length: %.100q", line)
-		case len(rest) < n:
-			return 0, nil, false, nil
-		case len(rest) > n:
-			return 0, nil, false, errors.New("there is more than the answer")
-		}
-		return status, rest, true, nil
-	}
-	return 0, nil, false, errors.New("an answer without a Content-Length")
 }

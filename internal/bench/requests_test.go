@@ -5,30 +5,6 @@ import (
 	"testing"
 )
 
-func TestAnAnswerIsParsed(t *testing.T) {
-	const good = "HTTP/1.1 200 OK\r\nDate: now\r\ncontent-length: 2\r\n\r\nok"
-	for n := range len(good) {
-		if _, _, whole, err := parse([]byte(good[:n])); whole || err != nil {
-			t.Fatalf("%q: whole %v, %v", good[:n], whole, err)
-		}
-	}
-	status, body, whole, err := parse([]byte(good))
-	if status != 200 || string(body) != "ok" || !whole || err != nil {
-		t.Errorf("%d %q, whole %v, %v", status, body, whole, err)
-	}
-	for _, bad := range []string{
-		good + "more",
-		"SPDY/9 200 OK\r\n\r\n",
-		"HTTP/1.1 2x0 OK\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-		strings.Replace(good, "2\r\n\r\n", "-2\r\n\r\n", 1),
-	} {
-		if _, _, whole, err := parse([]byte(bad)); whole || err == nil {
-			t.Errorf("%q is taken", bad)
-		}
-	}
-}
-
 // Every answer of a load is looked at: what is not what the object must say is bad.
 func TestWhatAnObjectMustAnswer(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -26,6 +26,7 @@ type server struct {
 
 	*process // nil: not running
 	endpoint string
+	folder   string
 }
 
 // start runs the server and waits until it is ready.
@@ -38,7 +39,7 @@ func (s *server) start(ctx context.Context, folder string, limit time.Duration) 
 		p.stop()
 		return err
 	}
-	s.process, s.endpoint = p, endpoint
+	s.process, s.endpoint, s.folder = p, endpoint, folder
 	return nil
 }
 
@@ -84,11 +85,19 @@ func initializes(endpoint string) error {
 type kalpa struct {
 	program string
 	seams   string // what is taken out of it, where it is built for that
+	admin   bool   // it can be asked what it has in memory
 }
 
-// build compiles it, with build tags if any.
-func build(ctx context.Context, folder, program, tags string) (kalpa, error) {
-	k := kalpa{program: filepath.Join(folder, filepath.Base(program)+tags)}
+// watched can be asked what it has in memory. To be asked costs something, so this is for
+// what is not compared.
+func (k kalpa) watched() kalpa {
+	k.admin = true
+	return k
+}
+
+// build compiles a program, with build tags if any.
+func (b *bench) build(ctx context.Context, program, tags string) (kalpa, error) {
+	k := kalpa{program: filepath.Join(b.programs, filepath.Base(program)+tags)}
 	out, err := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", k.program, program).CombinedOutput() //nolint:gosec // tags are ours
 	if err != nil {
 		return k, fmt.Errorf("building %s: %w\n%s", program, err, out)
@@ -112,6 +121,9 @@ func (k kalpa) serve(folder string, flags ...string) (p *process, endpoint strin
 	cmd := exec.Command(k.program, append([]string{ //nolint:noctx // it is ended by stop
 		"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(folder, "data"), "--log-level", "warn",
 	}, flags...)...)
+	if k.admin {
+		cmd.Args = append(cmd.Args, "--admin", adminAddress(folder))
+	}
 	if k.seams != "" {
 		cmd.Env = append(os.Environ(), "KALPA_SEAMS="+k.seams)
 	}
