@@ -28,7 +28,8 @@ func (u *underWay) add(server string, n int) {
 func (u *underWay) each(f func(server string, n int)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for server, n := range u.servers { // in any order: they are figures by name
+	// In any order: they are figures by name.
+	for server, n := range u.servers {
 		f(server, n)
 	}
 }
