@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/mcp/stdio"
 	"github.com/kalpahost/kalpa/storage/pebble"
 )
 
@@ -99,6 +100,7 @@ func examine(dir, address string) *diagnosis {
 	holder := d.data(dir)
 	d.port(address, holder)
 	d.disk(dir)
+	d.memory(dir)
 	return d
 }
 
@@ -214,6 +216,21 @@ func (d *diagnosis) clock(dir string) {
 	}
 	zone, _ := now.Zone()
 	d.add("clock", "ok", now.Format(time.RFC3339)+" ("+zone+"); cron schedules without a zone are in UTC", "")
+}
+
+// memory says how a host keeps the limit of a server's memory.
+func (d *diagnosis) memory(dir string) {
+	e := stdio.Enforced(runFolder(dir))
+	who := "a host that is started from here"
+	if e.Running {
+		who = "the host"
+	}
+	if e.Bound {
+		d.add("memory", "ok", who+" has the system keep max_memory of each server, by control groups", "")
+		return
+	}
+	d.add("memory", "ok", who+" looks at its servers' memory about once a second: "+e.Why,
+		"to have the system keep max_memory, start the host in a control group of its own that it may divide: Delegate=memory and ProtectControlGroups=no in a unit, or systemd-run --user --scope -p Delegate=memory kalpa serve")
 }
 
 func (d *diagnosis) files() {

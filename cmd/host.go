@@ -149,7 +149,7 @@ func (h *host) start() (err error) {
 	for _, class := range registered() {
 		class.Register(h.actors)
 	}
-	if h.run, err = filepath.Abs(filepath.Join(c.Data, "run")); err != nil {
+	if h.run, err = filepath.Abs(runFolder(c.Data)); err != nil {
 		return err
 	}
 	if killed, err := stdio.Sweep(h.run, h.log); err != nil {
@@ -202,6 +202,9 @@ func (h *host) start() (err error) {
 	}
 	return nil
 }
+
+// runFolder keeps the record of living children.
+func runFolder(data string) string { return filepath.Join(data, "run") }
 
 // kill is kill -9: nothing is written, closed or answered any more.
 func kill() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }

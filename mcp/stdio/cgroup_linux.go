@@ -22,11 +22,11 @@ type cgroup struct{ dir string }
 // newCgroup makes the control group beside this process, which takes the system's
 // consent: the host runs as root, or in a tree that was delegated to its user.
 func newCgroup(instance string) (*cgroup, error) {
-	parent, err := ownCgroup()
+	base, err := baseCgroup()
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(parent, cgroupPrefix+instance)
+	dir := filepath.Join(base, cgroupPrefix+instance)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -35,6 +35,16 @@ func newCgroup(instance string) (*cgroup, error) {
 		return nil, err
 	}
 	return &cgroup{dir}, nil
+}
+
+// baseCgroup is the folder of the group that this process was started in: above its own
+// when that is the one that hosts move to.
+func baseCgroup() (string, error) {
+	dir, err := ownCgroup()
+	if err == nil && filepath.Base(dir) == hostGroup {
+		dir = filepath.Dir(dir)
+	}
+	return dir, err
 }
 
 // ownCgroup is the folder of the group that this process is in.

@@ -57,8 +57,17 @@
 // killed, and reported as an [ExitError] that wraps mcp.ErrMemoryLimit or
 // mcp.ErrCPULimit. How many files a process may have open, and how long it may compute,
 // the system keeps as well (setrlimit), and that nothing of its memory gets into a core
-// file. A server that takes all of the machine's memory within a second is the system's
-// to end; a control group with a limit of its own does better where there is one.
+// file.
+//
+// Where the host may divide its control group (see below) and the system offers control
+// of memory there, the system keeps the limit of memory as well, by the group of each
+// child: at once, swap and files in memory included, pages that are shared counted once.
+// What it kills is reported in the same way. For that the host has to be the only one in
+// its group, as it is in a unit with Delegate=memory: it moves to a group below that one,
+// kalpa-host, with its supervisor. Elsewhere, a server that takes all of the machine's
+// memory within a second is the system's to end. [Enforced] says which of the two is so.
+// Processor time is that of the group where there is one, and so misses nothing that came
+// and went between two looks.
 //
 // A server that ends before it has said anything, [Config].CrashLimit times in a row, is
 // in a crash loop: Build refuses at once, with the last words, and lets one try through

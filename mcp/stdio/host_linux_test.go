@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -197,6 +198,11 @@ func TestTheNextStartSweepsWhatIsLeftOfHostAndSupervisor(t *testing.T) {
 	eachWay(t, func(t *testing.T, noCgroup bool) {
 		dir := t.TempDir()
 		h := newHost(t, dir, noCgroup, "grandchildren", "many", "stubborn")
+		records, _ := filepath.Glob(filepath.Join(dir, "*"))
+		head, _, err := readRecord(records[0])
+		if err != nil || (head.Cgroup == "") != noCgroup {
+			t.Fatalf("the record has %+v, %v", head, err)
+		}
 		if n, err := Sweep(dir, nil); n != 0 || err != nil {
 			t.Fatalf("a sweep beside a living host: killed %d, %v", n, err)
 		}
@@ -221,6 +227,9 @@ func TestTheNextStartSweepsWhatIsLeftOfHostAndSupervisor(t *testing.T) {
 		}
 		if left, _ := os.ReadDir(dir); len(left) > 0 {
 			t.Errorf("the record is left: %v", left)
+		}
+		if _, err := os.Stat(head.Cgroup); !noCgroup && !os.IsNotExist(err) {
+			t.Errorf("the control group is left: %v", err)
 		}
 		if n, err := Sweep(dir, nil); n != 0 || err != nil {
 			t.Errorf("a second sweep: killed %d, %v", n, err)

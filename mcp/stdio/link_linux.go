@@ -27,6 +27,7 @@ type link struct {
 	cmd      *exec.Cmd
 	words    *words
 	cgroup   string
+	unbound  string
 	dead     chan struct{} // closed when the supervisor and all children are gone
 	measured chan struct{} // closed when measure has ended
 
@@ -112,10 +113,10 @@ func (l *link) start(h hello) error {
 			l.log.Debug("supervisor of children", "says", r.Log)
 		}
 		if r.Ready {
-			l.cgroup = r.Cgroup
+			l.cgroup, l.unbound = r.Cgroup, r.Unbound
 			l.conn.SetDeadline(time.Time{})
 			l.log.Debug("supervisor of children started", "pid", l.cmd.Process.Pid,
-				"instance", l.instance, "cgroup", l.cgroup)
+				"instance", l.instance, "cgroup", l.cgroup, "memory_unbound", l.unbound)
 			return nil
 		}
 	}
@@ -180,7 +181,7 @@ func (l *link) launch(ctx context.Context, c command, ends [3]*os.File) (*proces
 	l.waiting[id] = answer
 	l.mu.Unlock()
 
-	s := &spawn{Path: []byte(c.path), Dir: []byte(c.dir), Args: raw(c.args), Env: raw(c.env), Files: c.limits.Files, CPU: c.limits.CPU}
+	s := &spawn{Path: []byte(c.path), Dir: []byte(c.dir), Args: raw(c.args), Env: raw(c.env), Memory: c.limits.Memory, Files: c.limits.Files, CPU: c.limits.CPU}
 	err := l.say(request{ID: id, Spawn: s}, int(ends[0].Fd()), int(ends[1].Fd()), int(ends[2].Fd()))
 	if err != nil {
 		l.mu.Lock()
@@ -268,7 +269,9 @@ func (l *link) hear(r reply) {
 		}
 		l.answer(r.ID, launched{err: err})
 	case r.Exited != nil && p != nil:
-		p.exit(statusOf(syscall.WaitStatus(*r.Exited)))
+		st := statusOf(syscall.WaitStatus(*r.Exited))
+		st.memory = r.Memory
+		p.exit(st)
 	case r.Gone && p != nil:
 		p.exit(status{code: -1, lost: "was ended with its host"})
 		close(p.gone)

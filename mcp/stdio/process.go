@@ -43,6 +43,7 @@ type status struct {
 	code   int            // -1 when a signal ended it
 	signal syscall.Signal // 0 when it exited
 	lost   string         // why nobody knows
+	memory string         // that the system has killed it for memory; else empty
 }
 
 func statusOf(ws syscall.WaitStatus) status {

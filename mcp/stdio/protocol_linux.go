@@ -37,6 +37,7 @@ type hello struct {
 type spawn struct {
 	Path, Dir []byte
 	Args, Env [][]byte
+	Memory    int64         `json:",omitempty"` // in all, in bytes; 0: any
 	Files     int           `json:",omitempty"` // that may be open; 0: as many as here
 	CPU       time.Duration `json:",omitempty"` // of each process; 0: any
 }
@@ -47,9 +48,11 @@ type reply struct {
 	Started *startedAs  `json:",omitempty"`
 	Failed  *spawnError `json:",omitempty"`
 	Exited  *uint32     `json:",omitempty"` // the wait status of child ID
+	Memory  string      `json:",omitempty"` // with Exited: the system has killed it for memory, and this is why
 	Gone    bool        `json:",omitempty"` // nothing is left of child ID
 	Log     string      `json:",omitempty"`
 	Cgroup  string      `json:",omitempty"` // with Ready
+	Unbound string      `json:",omitempty"` // with Ready: why the system keeps no limit of memory
 	ID      uint64      `json:",omitempty"`
 }
 

@@ -30,6 +30,7 @@ type recordHead struct {
 	Host       procID
 	Supervisor procID
 	Cgroup     string `json:",omitempty"`
+	Unbound    string `json:",omitempty"` // why the system keeps no limits of memory
 }
 
 // procID names one process for good, on one run of the machine.

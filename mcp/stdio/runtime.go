@@ -273,6 +273,9 @@ func (r *Runtime) exitError(reason excess) *ExitError {
 	if reason.why == "" {
 		reason.why = st.lost
 	}
+	if reason.why == "" && st.memory != "" {
+		reason = excess{st.memory, mcp.ErrMemoryLimit}
+	}
 	if st.signal == syscall.SIGXCPU && r.config.Limits.CPU > 0 {
 		reason.err = mcp.ErrCPULimit
 	}

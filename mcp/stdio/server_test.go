@@ -127,6 +127,8 @@ func serverMain(mode string) {
 		cmd.Start()
 		fmt.Fprintln(in)
 		hang()
+	case "computes in passing": // in processes that are nobody's and end at once
+		exec.Command("sh", "-c", `while :; do (setsid sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done' &); sleep 0.3; done`).Run()
 	case "spins":
 		fmt.Println(`{"jsonrpc":"2.0","method":"spinning"}`)
 		for x := 1; x != 0; x |= 1 {

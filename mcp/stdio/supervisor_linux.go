@@ -51,8 +51,10 @@ type supervisor struct {
 	conn   *net.UnixConn
 	hello  hello
 	cgroup *cgroup // nil where there is none
-	// useCgroup is whether new children get one.
+	// useCgroup is whether new children get one, and unbound why it does not bound their
+	// memory.
 	useCgroup bool
+	unbound   string
 	record    *record // nil without a run folder
 
 	around []string // the marks of hosts that this one runs below
@@ -113,20 +115,27 @@ func (s *supervisor) begin(h hello) error {
 	s.hello = h
 	self, _ := readProc(os.Getpid())
 	s.around = slices.Clip(self.markers())
-	ready := reply{Ready: true}
+	s.unbound = "control groups are not used"
 	if !h.NoCgroup {
 		c, err := newCgroup(h.Instance)
 		if err != nil {
+			s.unbound = err.Error()
 			s.say(reply{Log: "no cgroups for children: " + err.Error()})
 		} else {
-			s.cgroup, s.useCgroup = c, true
-			ready.Cgroup = c.dir
+			s.cgroup, s.useCgroup, s.unbound = c, true, ""
+			if err := c.bound(h.HostPid, os.Getpid()); err != nil {
+				s.unbound = err.Error()
+			}
 		}
+	}
+	ready := reply{Ready: true, Unbound: s.unbound}
+	if s.cgroup != nil {
+		ready.Cgroup = s.cgroup.dir
 	}
 	if h.RunDir != "" {
 		r, err := newRecord(h.RunDir, recordHead{
 			Instance: h.Instance, Boot: bootID(), PidSpace: pidSpace(),
-			Host: procID{h.HostPid, h.HostStart}, Supervisor: self.id(), Cgroup: ready.Cgroup,
+			Host: procID{h.HostPid, h.HostStart}, Supervisor: self.id(), Cgroup: ready.Cgroup, Unbound: s.unbound,
 		})
 		if err != nil {
 			if s.cgroup != nil {
@@ -231,7 +240,7 @@ func (s *supervisor) spawn(r request) error {
 		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	path, args := string(r.Spawn.Path), text(r.Spawn.Args)
-	pid, err := s.forkIn(c, path, args, attr)
+	pid, err := s.forkIn(c, r.Spawn.Memory, path, args, attr)
 	if err != nil && s.useCgroup {
 		// It may have been the cgroup's fault, or the command's.
 		before := err
@@ -289,7 +298,7 @@ func confine(pid int, s spawn) error {
 }
 
 // forkIn starts a child in a cgroup of its own, where there are any.
-func (s *supervisor) forkIn(c *child, path string, args []string, attr *syscall.ProcAttr) (pid int, err error) {
+func (s *supervisor) forkIn(c *child, memory int64, path string, args []string, attr *syscall.ProcAttr) (pid int, err error) {
 	if !s.useCgroup {
 		return syscall.ForkExec(path, args, attr)
 	}
@@ -307,6 +316,11 @@ func (s *supervisor) forkIn(c *child, path string, args []string, attr *syscall.
 		return 0, err
 	}
 	defer dir.Close()
+	if s.unbound == "" {
+		if err := g.limit(memory); err != nil {
+			s.say(reply{Log: "the system does not bound a child's memory: " + err.Error()})
+		}
+	}
 	in, sys := *attr, *attr.Sys
 	sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
 	in.Sys = &sys
@@ -343,8 +357,23 @@ func (s *supervisor) reap() (ours bool) {
 		delete(s.leaders, pid)
 		c.reaped, c.killing, ours = true, true, true
 		st := uint32(ws)
-		s.say(reply{ID: c.id, Exited: &st})
+		s.say(reply{ID: c.id, Exited: &st, Memory: c.outOfMemory()})
 	}
+}
+
+// outOfMemory says what the system has killed a child for, when that was memory, in
+// words that follow "the server".
+func (c *child) outOfMemory() string {
+	if c.cgroup == nil {
+		return ""
+	}
+	switch killed, own := c.cgroup.outOfMemory(); {
+	case killed && own:
+		return "needed more memory than its limit, so the system ended it"
+	case killed:
+		return "was ended by the system, which had no memory left for it"
+	}
+	return ""
 }
 
 // finish goes on with what is to be killed, and says whether something is left

@@ -65,8 +65,26 @@ func (l *link) look() {
 		}
 	}
 	for _, o := range all {
-		o.to(t.usage(o.pid, children, groups, l.group(o.id)))
+		u := t.usage(o.pid, children, groups, l.group(o.id))
+		u.cpu = max(u.cpu, l.computed(o.id))
+		o.to(u)
 	}
+}
+
+// computed is the processor time of a server's control group: also of what has ended
+// between two looks. None where there is none.
+func (l *link) computed(id uint64) time.Duration {
+	if l.cgroup == "" {
+		return 0
+	}
+	b, _ := os.ReadFile(filepath.Join(l.cgroup, strconv.FormatUint(id, 10), "cpu.stat"))
+	for line := range bytes.Lines(b) {
+		if n, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("usage_usec ")); ok {
+			us, _ := strconv.ParseInt(string(n), 10, 64)
+			return time.Duration(us) * time.Microsecond
+		}
+	}
+	return 0
 }
 
 // group lists the members of a server's control group; none where there is none.
