@@ -93,6 +93,7 @@ func parse(in []byte) (r response, whole bool, err error) {
 	}
 	r.head = head
 	switch length := r.field(lengthField); {
+	case r.status == 204: // it has no body
 	case length != nil:
 		n, err := strconv.Atoi(string(length))
 		switch {

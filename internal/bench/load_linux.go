@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// wire is a talker's connection.
-type wire struct {
+// line is a talker's connection.
+type line struct {
 	talker
 	fd    int
 	asked time.Time // when what it is doing was begun
@@ -29,7 +29,7 @@ type driver struct {
 	*load
 	host, path string
 	poll       int
-	wires      []*wire
+	lines      []*line
 	out        []byte
 	begin, end time.Time
 	busy       int
@@ -51,7 +51,7 @@ func (l *load) run(endpoint string) (s sample, err error) {
 	d := &driver{load: l, host: u.Host, path: u.RequestURI(), poll: poll}
 	defer d.close()
 	for i, t := range l.talkers {
-		d.wires = append(d.wires, &wire{talker: t, fd: -1, in: make([]byte, 4<<10)})
+		d.lines = append(d.lines, &line{talker: t, fd: -1, in: make([]byte, 4<<10)})
 		if err := d.connect(i); err != nil {
 			return s, err
 		}
@@ -74,13 +74,13 @@ func (l *load) run(endpoint string) (s sample, err error) {
 func (d *driver) drive() error {
 	events := make([]syscall.EpollEvent, 256)
 	started := 0
-	for d.busy = len(d.wires); d.busy > 0; {
-		for ; started < len(d.wires); started++ {
-			due := d.begin.Add(d.spread * time.Duration(started) / time.Duration(len(d.wires)))
+	for d.busy = len(d.lines); d.busy > 0; {
+		for ; started < len(d.lines); started++ {
+			due := d.begin.Add(d.spread * time.Duration(started) / time.Duration(len(d.lines)))
 			if d.spread > 0 && time.Now().Before(due) {
 				break
 			}
-			w := d.wires[started]
+			w := d.lines[started]
 			if d.spread > 0 {
 				w.asked, w.amid = due, true
 			}
@@ -89,7 +89,7 @@ func (d *driver) drive() error {
 			}
 		}
 		wait := patience
-		if started < len(d.wires) {
+		if started < len(d.lines) {
 			wait = time.Millisecond
 		}
 		n, err := syscall.EpollWait(d.poll, events, int(wait.Milliseconds()))
@@ -110,7 +110,7 @@ func (d *driver) drive() error {
 
 // hear takes what has come over a connection, and lets its talker go on.
 func (d *driver) hear(i int) error {
-	w := d.wires[i]
+	w := d.lines[i]
 	r, whole, err := w.read()
 	if err == nil && !whole {
 		return nil
@@ -140,7 +140,7 @@ func (d *driver) hear(i int) error {
 }
 
 // send sends a talker's next request.
-func (d *driver) send(w *wire) error {
+func (d *driver) send(w *line) error {
 	d.out = w.request(d.out[:0], d.host, d.path)
 	if !w.amid {
 		w.asked, w.amid = time.Now(), true
@@ -154,7 +154,7 @@ func (d *driver) send(w *wire) error {
 
 // connect makes a talker's connection, or a new one.
 func (d *driver) connect(i int) (err error) {
-	w := d.wires[i]
+	w := d.lines[i]
 	if w.fd >= 0 {
 		_ = syscall.Close(w.fd)
 	}
@@ -166,7 +166,7 @@ func (d *driver) connect(i int) (err error) {
 }
 
 func (d *driver) close() {
-	for _, w := range d.wires {
+	for _, w := range d.lines {
 		if w.fd >= 0 {
 			_ = syscall.Close(w.fd)
 		}
@@ -175,7 +175,7 @@ func (d *driver) close() {
 }
 
 // read reads what has come.
-func (w *wire) read() (r response, whole bool, err error) {
+func (w *line) read() (r response, whole bool, err error) {
 	if w.has == len(w.in) {
 		if len(w.in) > maxBody {
 			return r, false, errors.New("an answer is larger than it may be")

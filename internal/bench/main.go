@@ -31,6 +31,9 @@ var parts = []part{
 	{"memory", (*bench).measureMemory},
 	{"start", (*bench).measureStart},
 	{"wake", (*bench).measureWake},
+	{"replay", (*bench).measureReplay},
+	{"stdio", (*bench).measureStdio},
+	{"lasting", (*bench).measureLasting},
 }
 
 func names() (all []string) {
@@ -46,7 +49,7 @@ type bench struct {
 	only               string
 	rounds             int
 	sessions, many     int
-	warmup, d          time.Duration
+	warmup, d, lasting time.Duration
 	resident, agents   int
 	objects, foreign   int
 	stored, passed     int
@@ -80,7 +83,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.sessions, "sessions", 32, "how many sessions call at the same time")
 	flag.IntVar(&b.many, "many", 1000, "the same, where it is to be many")
 	flag.DurationVar(&b.warmup, "warmup", time.Second, "how long they call before a turn is measured")
-	flag.DurationVar(&b.d, "d", 5*time.Second, "how long a turn is measured")
+	flag.DurationVar(&b.d, "d", 4*time.Second, "how long a turn is measured")
 	flag.IntVar(&b.resident, "resident", 2000, "how many sessions the memory is divided by")
 	flag.IntVar(&b.agents, "agents", 200, "the same for McpAgent, whose sessions take longer to open")
 	flag.IntVar(&b.objects, "objects", 100_000, "how many objects the memory is divided by")
@@ -88,6 +91,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.stored, "stored", million, "how many sessions are in the store that is started on; the targets want a million")
 	flag.IntVar(&b.passed, "passed", 100_000, "how many of them are called, and evicted again, before memory is read")
 	flag.IntVar(&b.idle, "idle", 500, "how many idle sessions are woken")
+	flag.DurationVar(&b.lasting, "lasting", 2*time.Minute, "how long clients come and go; the target wants 1h")
 	flag.Parse()
 	if err := b.check(); err != nil {
 		return err
@@ -111,8 +115,8 @@ func (b *bench) check() error {
 			return fmt.Errorf("-only: there is no part %q", part)
 		}
 	}
-	if b.rounds < 1 || b.sessions < 1 || b.many < 1 || b.resident < 1 || b.agents < 1 || b.objects < 1 || b.foreign < 1 || b.d <= 0 {
-		return errors.New("-rounds, -sessions, -many, -resident, -agents, -objects, -foreign and -d are 1 at least")
+	if b.rounds < 1 || b.sessions < 1 || b.many < 1 || b.resident < 1 || b.agents < 1 || b.objects < 1 || b.foreign < 1 || b.d <= 0 || b.lasting <= 0 {
+		return errors.New("-rounds, -sessions, -many, -resident, -agents, -objects, -foreign, -d and -lasting are 1 at least")
 	}
 	if least := woken*(b.rounds+1) + 1; b.stored < least {
 		return fmt.Errorf("-stored: with %d rounds it is %d at least", b.rounds, least)

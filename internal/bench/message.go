@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 )
@@ -88,3 +89,6 @@ func appendPost(to []byte, address, path, session string, message []byte) []byte
 	to = strconv.AppendInt(append(to, "Content-Length: "...), int64(len(message)), 10)
 	return append(append(to, "\r\n\r\n"...), message...)
 }
+
+// kilobyte is a text of 1 KiB.
+var kilobyte = strings.Repeat("kalpa is an epoch", 61)[:1<<10]

@@ -118,12 +118,11 @@ const listening = "kalpa is listening on "
 // serve starts a host on a folder, and waits until it says that it listens: after
 // what time it did so is told.
 func (k kalpa) serve(folder string, flags ...string) (p *process, endpoint string, took time.Duration, err error) {
-	cmd := exec.Command(k.program, append([]string{ //nolint:noctx // it is ended by stop
-		"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(folder, "data"), "--log-level", "warn",
-	}, flags...)...)
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(folder, "data"), "--log-level", "warn"}
 	if k.admin {
-		cmd.Args = append(cmd.Args, "--admin", adminAddress(folder))
+		args = append(args, "--admin", adminAddress(folder))
 	}
+	cmd := exec.Command(k.program, append(args, flags...)...) //nolint:noctx // it is ended by stop
 	if k.seams != "" {
 		cmd.Env = append(os.Environ(), "KALPA_SEAMS="+k.seams)
 	}

@@ -23,6 +23,9 @@ func TestWhetherATargetIsMetIsComputed(t *testing.T) {
 			t.Errorf("%v times as fast, p99 %v times: %s, want %s", c.fast, c.late, row[4], c.want)
 		}
 	}
+	if row := targetLasting.row([]spread{{1, 1, 1}, {1, 1, 1}, {3, 3, 3}}, ""); row[4] != "met so far" {
+		t.Errorf("three minutes of an hour are %q", row[4])
+	}
 	if row := two.row([]spread{summarize(nil), {1, 1, 1}}, ""); strings.HasPrefix(row[4], "met") {
 		t.Error("what was not measured is met")
 	}
