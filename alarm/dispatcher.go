@@ -203,6 +203,8 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 
 // Stats are figures for telemetry.
 type Stats struct {
+	// Running: what is due is fired. So it is from Start to Stop.
+	Running bool
 	// InFlight alarms have been fired and are not settled.
 	InFlight int
 	// Deferred objects wait because their alarm could not be run.
@@ -216,7 +218,9 @@ type Stats struct {
 func (d *Dispatcher) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.core.stats()
+	s := d.core.stats()
+	s.Running = d.started && !d.stopped
+	return s
 }
 
 // observe is called by the store with each alarm that is set, before the commit

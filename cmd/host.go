@@ -74,8 +74,8 @@ type host struct {
 	server      *http.Server
 	admin       net.Listener // nil: none
 	health      *http.Server
-	api         *admin.API // nil: none
-	draining    atomic.Bool
+	api         atomic.Pointer[admin.API] // nil: none, or not yet
+	phase       atomic.Int32              // a phase
 
 	failed chan error // a listener that broke
 }
@@ -128,6 +128,7 @@ func (h *host) start() (err error) {
 		if h.admin, err = listenAdmin(c.Admin); err != nil {
 			return err
 		}
+		h.health = h.serve(h.admin, h.serveAdmin(admin.Early(admin.Options{Health: http.HandlerFunc(h.healthz), Ready: http.HandlerFunc(h.readyz), Token: token})))
 	}
 	if err = h.observe(); err != nil {
 		return err
@@ -139,6 +140,7 @@ func (h *host) start() (err error) {
 	if h.store, err = pebble.Open(pebble.Options{Dir: c.Data, Durability: durability, Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Contact: h.contact(), Committer: storage.CommitterOptions{Seams: out.Storage, Kill: kill}}); err != nil {
 		return err
 	}
+	h.phase.Store(int32(isStarting))
 	if h.actors, err = actor.NewHost(actor.Options{
 		Store: h.store, Isolates: c.Isolates, HeapLimit: heapOf(c), SoftLimit: softOf(c), Logger: logger, MeterProvider: h.telemetry.MeterProvider(), Kill: kill, Seams: out.Alarm, Version: codeVersion(),
 		TracerProvider: h.telemetry.Traced(),
@@ -192,13 +194,13 @@ func (h *host) start() (err error) {
 		h.sessions.Census(counting)
 	}()
 	h.server = h.serve(h.connections, h.mux)
+	h.phase.Store(int32(isServing))
 	if h.admin != nil {
-		h.api = admin.New(admin.Options{
+		h.api.Store(admin.New(admin.Options{
 			Host: h.actors, Sessions: h.sessions, Store: h.store, Logger: logger, About: h.about(),
 			Health: http.HandlerFunc(h.healthz), Ready: http.HandlerFunc(h.readyz), Metrics: h.telemetry.Handler(),
-			Draining: h.draining.Load, Token: token, Servers: h.fares, Console: console.Handler(),
-		})
-		h.health = h.serve(h.admin, h.api)
+			Draining: func() bool { return phase(h.phase.Load()) == isDraining }, Token: token, Servers: h.fares, Console: console.Handler(),
+		}))
 	}
 	return nil
 }
@@ -400,26 +402,12 @@ func (h *host) nothing(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, where, http.StatusNotFound)
 }
 
-func (h *host) healthz(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if h.draining.Load() {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, "draining")
-		return
-	}
-	fmt.Fprintln(w, "ok")
-}
-
-// readyz is healthz for who asks whether to send requests: there is nothing in between,
-// since the listener is served when the host is up.
-func (h *host) readyz(w http.ResponseWriter, r *http.Request) { h.healthz(w, r) }
-
 func (h *host) closeAPI() {
 	if h.health != nil {
 		_ = h.health.Close()
 	}
-	if h.api != nil {
-		h.api.Close()
+	if api := h.api.Load(); api != nil {
+		api.Close()
 	}
 }
 
@@ -460,7 +448,7 @@ func reachable(address *net.TCPAddr) string {
 // closed. What is not done within the time is cut off, which loses nothing that
 // was acknowledged; an error means that the store could not be closed.
 func (h *host) drain(limit time.Duration) error {
-	h.draining.Store(true)
+	h.phase.Store(int32(isDraining))
 	h.counting()
 	<-h.counted
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

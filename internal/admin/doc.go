@@ -25,7 +25,7 @@
 //	GET    /v1/chaos                    those that wait: Strikes
 //	DELETE /v1/chaos                    takes all of them back: Disarmed
 //	DELETE /v1/chaos/{number}           takes one back: Disarmed
-//	GET    /healthz, /readyz, /metrics  what Options says
+//	GET    /healthz, /readyz, /metrics  what Options says; the first two before all else, see Early
 //	GET    /debug/pprof/                Go's profiles
 //	GET    /, /console/                 the console, for browsers
 //
