@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -190,7 +189,7 @@ func (i *isolate) full(inc *incarnation, n int64, why string) error {
 		why = "; " + why
 	}
 	return fmt.Errorf("isolate %d holds %d of %d bytes and %s asked for %d more%s; the largest holders: %s",
-		i.n, i.heap, i.h.o.HeapLimit, inc.id, n, why, i.holders())
+		i.n, i.heap, i.h.o.HeapLimit, inc.id, n, why, i.named())
 }
 
 // overflow resets the isolate for a charge that does not fit.
@@ -198,23 +197,6 @@ func (i *isolate) overflow(victim *incarnation, reason error) error {
 	victim.asked.Store(true)
 	i.reset(MemoryLimit, reason)
 	return victim.err()
-}
-
-// holders names the members that charge most. Called with the lock.
-func (i *isolate) holders() string {
-	held := maps.Clone(i.members)
-	maps.Copy(held, i.abandoned)
-	all := slices.SortedFunc(maps.Keys(held), func(a, b *incarnation) int {
-		return cmp.Or(cmp.Compare(b.charged, a.charged), byID(a.id, b.id))
-	})
-	s := ""
-	for _, inc := range all[:min(3, len(all))] {
-		if s != "" {
-			s += ", "
-		}
-		s += fmt.Sprintf("%s (%d bytes)", inc.id, base+inc.charged)
-	}
-	return s
 }
 
 func (i *isolate) discharge(inc *incarnation, n int64) {

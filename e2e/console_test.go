@@ -134,6 +134,51 @@ func TestConsoleShowsWhatHappensAndDoesWhatItSays(t *testing.T) {
 	b.well()
 }
 
+// An isolate's bar has a part for each of its largest residents, that says whose it is to
+// pointer and keys alike, and leads there.
+func TestConsoleShowsWhoHoldsTheHeap(t *testing.T) {
+	t.Parallel()
+	for _, scheme := range []string{"light", "dark"} {
+		b := newBrowser(t)
+		h := serve(t, hosting{flags: append([]string{"--isolates", "1", "--heap", "256MiB"}, withAdmin...)})
+		large, small := h.session(), h.session()
+		large.post(call("1", "alloc", `{"mib":48}`)).result()
+		small.post(call("1", "alloc", `{"mib":24}`)).result()
+		for range 45 {
+			h.session()
+		}
+		b.open(h.console(), object{"scheme": scheme})
+		b.until(`document.querySelectorAll("#isolates .bar-heap a").length === 40`)
+		parts := `[...document.querySelectorAll("#isolates .bar-heap a, #isolates .bar-heap span")].map(p => p.title)`
+		b.until(`%s[0].startsWith("session %s: 48") && %s[1].startsWith("session %s: 24") && %s[40].startsWith("the other 7 objects: ")`, parts, large.session, parts, small.session, parts)
+		// As wide as what it stands for: the first is twice the second.
+		b.until(`(([a, b]) => a.width > 50 && Math.abs(a.width / b.width - 2) < 0.2)([...document.querySelectorAll("#isolates .bar-heap li")].map(li => li.getBoundingClientRect()))`)
+		// By pointer.
+		b.do("hover", object{"at": `#isolates .bar-heap li:nth-child(2) a`}, nil)
+		b.see(`#holder:has-text("session ` + small.session + `: 24")`)
+		// By keys: one stop, arrows, Enter; the focus outlives a refresh.
+		b.eval(`document.querySelector("#isolates .bar-heap a").focus()`)
+		b.see(`#holder:has-text("session ` + large.session + `: 48")`)
+		if n := b.eval(`document.querySelectorAll('#isolates .bar-heap [tabindex="0"]').length`); n != "1" {
+			t.Errorf("the tabulator stops %s times in a bar", n)
+		}
+		b.press("End")
+		b.see(`#holder:has-text("the other 7 objects")`)
+		b.press("Home")
+		b.press("ArrowRight")
+		b.see(`#holder:has-text("session ` + small.session + `: 24")`)
+		small.post(call("2", "alloc", `{"mib":40}`)).result() // it is the larger one now
+		b.until(`%s[0].startsWith("session %s: 64")`, parts, small.session)
+		b.until(`document.activeElement.title.startsWith("session %s: 64")`, small.session)
+		b.press("Enter")
+		b.see(`#session[open] h2:has-text("` + small.session + `")`)
+		b.press("Escape")
+		b.gone(`#session[open]`)
+		b.until(`document.documentElement.scrollWidth <= innerWidth`)
+		b.well()
+	}
+}
+
 // Thousands of sessions are shown a page at a time, found by the beginning of their ids,
 // and filtered; all of it by keys.
 func TestConsolePagesThousandsOfSessions(t *testing.T) {

@@ -53,6 +53,7 @@ const commands = {
   see: ({ at }) => first(at).waitFor({ state: 'visible' }),
   gone: ({ at }) => until(`!document.querySelector(${JSON.stringify(at)})?.checkVisibility()`),
   click: ({ at }) => first(at).click(),
+  hover: ({ at }) => first(at).hover(),
   fill: ({ at, text }) => first(at).fill(text),
   select: ({ at, text }) => first(at).selectOption(text),
   press: ({ key }) => page.keyboard.press(key),

@@ -72,7 +72,23 @@ type Isolate struct {
 	// SoftLimit is the heap over which what is idle is reclaimed, in bytes; none: nothing
 	// is.
 	SoftLimit int64 `json:"soft_limit,omitempty"`
+	// Holders are the objects that hold most of the heap, the largest first, where they
+	// are asked for.
+	Holders []Holder `json:"holders,omitempty"`
 }
+
+// Holder is an object that holds a part of an isolate's heap. Sessions are of the class
+// mcp-session, and their names are their ids.
+type Holder struct {
+	Class string `json:"class"`
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"` // charged
+	// Abandoned: it was reset, and a turn of it that overran goes on.
+	Abandoned bool `json:"abandoned,omitempty"`
+}
+
+// MaxHolders bounds the holders of each isolate that can be asked for.
+const MaxHolders = 100
 
 // Isolates is the answer of GET /v1/isolates, by number.
 type Isolates struct {

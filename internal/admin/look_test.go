@@ -343,3 +343,45 @@ func TestProfilesAreBehindTheGuard(t *testing.T) {
 		}
 	}
 }
+
+// Who holds most of an isolate's heap is told where it is asked for, and of as many.
+func TestOverviewTellsWhoHoldsTheHeap(t *testing.T) {
+	w := newWorld(t, "")
+	large := w.open()
+	w.call(large, "alloc", `{"mib":8}`)
+	for range 12 {
+		w.open()
+	}
+	ask := func(path string) (o admin.Overview, status int) {
+		t.Helper()
+		r, err := http.Get(w.admin.URL + path)
+		check(t, err)
+		defer r.Body.Close()
+		check(t, json.NewDecoder(r.Body).Decode(&o))
+		return o, r.StatusCode
+	}
+	o, _ := ask("/v1/overview?holders=2")
+	found := false
+	for _, i := range o.Isolates {
+		if len(i.Holders) > 2 || int64(len(i.Holders)) != min(2, i.Objects) {
+			t.Errorf("%d holders are told of an isolate with %d objects", len(i.Holders), i.Objects)
+		}
+		for n, held := range i.Holders {
+			if held.Class != "mcp-session" || n > 0 && held.Bytes > i.Holders[n-1].Bytes || held.Bytes > i.Heap {
+				t.Errorf("%+v, after %+v", held, i.Holders[:n])
+			}
+			found = found || n == 0 && held.Name == large && held.Bytes >= 8<<20
+		}
+	}
+	if !found {
+		t.Errorf("the largest is not told: %+v", o.Isolates)
+	}
+	if o, _ := ask("/v1/overview"); len(o.Isolates) == 0 || len(o.Isolates[0].Holders) != 0 {
+		t.Errorf("without being asked: %+v", o.Isolates)
+	}
+	for _, wrong := range []string{"-1", "101", "many"} {
+		if _, status := ask("/v1/overview?holders=" + wrong); status != http.StatusBadRequest {
+			t.Errorf("holders=%s: %d", wrong, status)
+		}
+	}
+}

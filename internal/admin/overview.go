@@ -39,7 +39,7 @@ type About struct {
 }
 
 // Overview is the answer of GET /v1/overview; with history=true, with what was, or what
-// was after the time since.
+// was after the time since; with holders=N, with so many of who holds most of each isolate.
 type Overview struct {
 	About
 	State   string    `json:"state"` // serving or draining
@@ -237,7 +237,7 @@ func (a *api) sampling(quit <-chan struct{}) {
 
 func (a *api) sample() {
 	s := Sample{Resident: a.o.Sessions.Residents()}
-	for _, is := range a.eachIsolate() {
+	for _, is := range a.eachIsolate(0) {
 		s.InMemory += is.Objects
 		s.Heap = append(s.Heap, is.Heap)
 	}
@@ -245,7 +245,7 @@ func (a *api) sample() {
 }
 
 func (a *api) overview(_ http.ResponseWriter, r *http.Request) (any, error) {
-	q, err := params(r, "history", "since")
+	q, err := params(r, "history", "since", "holders")
 	if err != nil {
 		return nil, err
 	}
@@ -259,8 +259,12 @@ func (a *api) overview(_ http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, wrong("since", "a time as 2006-01-02T15:04:05Z", "%q is no time", q.Get("since"))
 		}
 	}
+	holders, err := upTo(q, "holders", MaxHolders)
+	if err != nil {
+		return nil, err
+	}
 	now := a.now()
-	o := Overview{About: a.o.About, State: "serving", Now: now.UTC(), Started: a.started.UTC(), Resident: a.o.Sessions.Residents(), InMemory: map[string]int64{}, Isolates: a.eachIsolate(), Requests: a.figures.requests(now)}
+	o := Overview{About: a.o.About, State: "serving", Now: now.UTC(), Started: a.started.UTC(), Resident: a.o.Sessions.Residents(), InMemory: map[string]int64{}, Isolates: a.eachIsolate(holders), Requests: a.figures.requests(now)}
 	if a.o.Draining != nil && a.o.Draining() {
 		o.State = "draining"
 	}

@@ -50,6 +50,18 @@ func truth(q url.Values, name string) (bool, error) {
 	return false, wrong(name, "true or false", "%q is neither", q.Get(name))
 }
 
+// upTo is a parameter that is a number from 0, which it is by default.
+func upTo(q url.Values, name string, most int) (int, error) {
+	if !q.Has(name) {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(q.Get(name))
+	if err != nil || n < 0 || n > most {
+		return 0, wrong(name, "0 to "+strconv.Itoa(most), "%q is none", q.Get(name))
+	}
+	return n, nil
+}
+
 // A cursor is bytes that only this API reads.
 func cursor(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 

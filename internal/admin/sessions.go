@@ -9,16 +9,22 @@ import (
 )
 
 func (a *api) isolates(http.ResponseWriter, *http.Request) (any, error) {
-	return Isolates{a.eachIsolate()}, nil
+	return Isolates{a.eachIsolate(0)}, nil
 }
 
-func (a *api) eachIsolate() []Isolate {
+// eachIsolate looks at all, with so many of the objects that hold most of each.
+func (a *api) eachIsolate(holders int) []Isolate {
 	all := []Isolate{}
 	for n := range a.o.Host.Isolates() {
 		is := a.o.Host.Isolate(n)
 		one := Isolate{Number: n, Resident: a.o.Sessions.ResidentsIn(n), Heap: is.Heap, HeapLimit: is.HeapLimit, SoftLimit: max(is.SoftLimit, 0)}
 		for _, objects := range is.Objects {
 			one.Objects += objects
+		}
+		if holders > 0 {
+			for _, held := range a.o.Host.Holders(n, holders) {
+				one.Holders = append(one.Holders, Holder{held.ID.Class, held.ID.Name, held.Bytes, held.Abandoned})
+			}
 		}
 		all = append(all, one)
 	}

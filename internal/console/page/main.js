@@ -6,6 +6,7 @@ import { overview } from "./overview.js";
 import { servers } from "./servers.js";
 import { sessions } from "./sessions.js";
 import { session } from "./session.js";
+import { object } from "./object.js";
 import { feed } from "./feed.js";
 
 askBy(why => new Promise(resolve => {
@@ -46,6 +47,7 @@ $("#keys").addEventListener("click", shortcuts);
 const list = sessions();
 servers(list);
 const panel = session();
+object();
 overview();
 feed(events => { list.heard(events); panel.heard(events); });
 

@@ -6,10 +6,12 @@ import { chart } from "./chart.js";
 import { every } from "./events.js";
 import { confirmReset } from "./confirm.js";
 import { trouble } from "./trouble.js";
+import { draw, most, residents } from "./residents.js";
 
 const pollEvery = 2500, window = 15 * 60; // milliseconds, seconds
 
 export function overview() {
+  say("");
   const charts = [
     chart({
       title: "Residency", window, format: short, note: "runtimes, and objects in memory", empty: "No sample yet: one is taken every 5 seconds.",
@@ -31,7 +33,7 @@ export function overview() {
     let o;
     try {
       const since = samples.at(-1)?.at ?? new Date(Date.now() - window * 1000).toISOString();
-      o = await get("/v1/overview" + query({ history: true, since }));
+      o = await get("/v1/overview" + query({ history: true, since, holders: most }));
     } catch (error) {
       state("unreachable", "bad");
       trouble("overview", error);
@@ -90,6 +92,7 @@ function isolates(all) {
     const share = Math.min(100, i.heap / i.heap_limit * 100), bar = li.querySelector(".bar-heap");
     bar.className = "bar-heap" + (i.soft_limit && i.heap > i.soft_limit ? " over" : "");
     bar.style.width = share + "%";
+    draw(bar, i);
     const soft = li.querySelector(".bar-soft");
     soft.hidden = !i.soft_limit;
     soft.style.left = i.soft_limit / i.heap_limit * 100 + "%";
@@ -103,8 +106,10 @@ function isolates(all) {
   });
 }
 
+const say = what => text($("#holder"), what || "Point at a part of a bar, or go to it by keys (Tab, ← →), to read whose it is.");
+
 const make = i => h("li", {},
   h("span", { class: "name" }, "isolate " + i.number),
-  h("div", { class: "meter", role: "meter", "aria-label": "heap of isolate " + i.number, "aria-valuemin": 0 }, h("div", { class: "bar-heap" }), h("div", { class: "bar-soft" })),
+  h("div", { class: "heap" }, h("div", { class: "meter", role: "meter", "aria-label": "heap of isolate " + i.number, "aria-valuemin": 0 }), residents(i.number, say), h("div", { class: "bar-soft" })),
   h("span", { class: "much" }), h("span", { class: "many" }),
   h("button", { type: "button", class: "danger", "aria-label": "Reset isolate " + i.number, onclick: () => confirmReset({ isolate: i.number }) }, "Reset"));
