@@ -258,12 +258,11 @@ func (c *client) unanswered(r *request) *request {
 			return o
 		}
 	}
-	// Or it was that of one which had been told it before, and was told it again.
-	for _, o := range c.w.history.requests {
-		if o != r && o.client == c && o.id == r.id && r.lost != nil && o.lost != nil && *o.lost == *r.lost && c.w.history.mayBeToldAgain(o) {
-			r.answers, r.last, r.lost = 0, 0, nil
-			return r
-		}
+	// Or it was that of one which had been told before, and was told again.
+	if r.lost != nil && slices.ContainsFunc(c.w.history.requests, func(o *request) bool {
+		return o != r && o.client == c && o.id == r.id && c.w.history.toldAgain(o, r.lost)
+	}) {
+		r.answers, r.last, r.lost = 0, 0, nil
 	}
 	return r
 }
@@ -495,7 +494,10 @@ func (rd *reader) response(m wire.Message, lastResort bool) {
 		rd.answered(waits, m, lastResort)
 		return
 	}
-	if rd.c.w.history.ofACopy(rd.c, string(m.ID())) || rd.c.w.history.toldAgain(rd.c, string(m.ID())) {
+	lost := lostOf(m)
+	if rd.c.w.history.ofACopy(rd.c, string(m.ID())) || slices.ContainsFunc(rd.c.w.history.requests, func(o *request) bool {
+		return o.client == rd.c && o.id == string(m.ID()) && (n == "" || n == o.n) && rd.c.w.history.toldAgain(o, lost)
+	}) {
 		return
 	}
 	rd.c.w.history.violate("I1", "a GET of client %s carries an answer to id %s, which waits for none: %s", rd.c.name, m.ID(), m)

@@ -191,26 +191,24 @@ func (h *history) ofACopy(c *client, id string) bool {
 	return false
 }
 
-// toldAgain reports that an answer to an id was told before, by a host that was
-// killed before it could know that for good, or by a front as its last resort.
-func (h *history) toldAgain(c *client, id string) bool {
-	return slices.ContainsFunc(h.requests, func(r *request) bool {
-		return r.client == c && r.id == id && h.mayBeToldAgain(r)
-	})
-}
-
-// mayBeToldAgain reports that whoever has answered a request may not know that for good:
-// a front as its last resort, or a host that ended before it could note it.
-func (h *history) mayBeToldAgain(r *request) bool {
-	if r.last > 0 {
+// toldAgain reports that an answer may be one more to a request that has been answered,
+// by somebody who may not have known that for good: a front as its last resort, after
+// which the session answers in its own words, once; or a host that ended before it could
+// note it, after which the next one says the same. lost is nil for a result.
+func (h *history) toldAgain(r *request, lost *lostError) bool {
+	if r.last > 0 && r.answers == r.last {
+		r.answers++
 		h.w.sometimes("told again after a last resort")
 		return true
+	}
+	if r.answers == 0 || (lost == nil) != (r.lost == nil) || lost != nil && *lost != *r.lost {
+		return false
 	}
 	within := unconfirmed
 	if slices.ContainsFunc(h.requests, func(o *request) bool { return o.client == r.client && o.tool == "spin" }) {
 		within = maxTurn // while a turn goes on, nothing is confirmed
 	}
-	if r.answers > 0 && slices.ContainsFunc(h.crashes, func(c crash) bool {
+	if slices.ContainsFunc(h.crashes, func(c crash) bool {
 		return c.at.Add(within).After(r.done) && (r.done.Add(within).After(c.upTo) || c.refused.After(r.done))
 	}) {
 		h.w.sometimes("told again by a host that was killed")

@@ -359,3 +359,41 @@ func TestEveryRequestOfABatchComesToThePoints(t *testing.T) {
 		}
 	}
 }
+
+// An answer that comes between a client's leaving and the front's hearing of it is on a
+// stream that nobody reads. A GET that is open already carries it: its client may have no
+// reason to open another one.
+func TestAnOpenGetCarriesWhatAClientLeftBehind(t *testing.T) {
+	listens := func(b *bench) time.Duration {
+		for _, e := range b.out.effects {
+			if l, is := e.(listenLater); is {
+				return l.after
+			}
+		}
+		return -1
+	}
+	for version, want := range map[string]time.Duration{"2025-06-18": 0, "2025-11-25": grace} { // the later one's clients can resume
+		b := newBench(t)
+		b.meta.Version = version
+		b.do(&Get{Socket: NewSocket(0), Caller: Caller{Server: "model"}, Stream: "g"})
+		sock := b.call("a", "1")
+		b.answer(1, b.rt.next, `{"done":true}`)
+		b.do(&Gone{Socket: sock})
+		if got := listens(b); got != want {
+			t.Errorf("%s: the GET is looked at after %v, want %v", version, got, want)
+		}
+		b.do(listen{})
+		if version == "2025-06-18" && (len(b.out.reads) != 1 || b.out.reads[0].st.id != "pa") {
+			t.Errorf("%s: reads %v", version, b.out.reads)
+		}
+		// Of a stream whose answer was confirmed nothing is left to look for.
+		sock = b.call("b", "2")
+		b.answer(1, b.rt.next, `{"done":true}`)
+		b.do(&Flushed{Socket: sock, Event: b.streams["pb"].last.String()})
+		b.listening = false
+		b.do(&Gone{Socket: sock})
+		if got := listens(b); got != -1 {
+			t.Errorf("%s: confirmed, and the GET is looked at after %v", version, got)
+		}
+	}
+}

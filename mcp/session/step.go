@@ -26,7 +26,7 @@ func (s *state) step(event any, now time.Time, o *out) {
 	case *Expire:
 		s.onExpire(e, now, o)
 	case *Gone:
-		s.onGone(e, now)
+		s.onGone(e, now, o)
 	case *operation:
 		e.err = e.do(s, o)
 	case built:

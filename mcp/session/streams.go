@@ -550,13 +550,21 @@ func (s *state) mark(st *stream, now time.Time, o *out) {
 
 // onGone detaches a socket that its front has stopped reading. What it owes is
 // still owed, and kept for the client to resume.
-func (s *state) onGone(g *Gone, now time.Time) {
-	if st := s.sockets[g.Socket]; st != nil {
-		s.unbind(st)
-		st.detached = now
-		if !st.post {
-			st.sent = st.flushed // what was not confirmed may never have arrived: a next GET carries it
-		}
+func (s *state) onGone(g *Gone, now time.Time, o *out) {
+	st := s.sockets[g.Socket]
+	if st == nil {
+		return
+	}
+	s.unbind(st)
+	st.detached = now
+	switch {
+	case !st.post:
+		st.sent = st.flushed // what was not confirmed may never have arrived: a next GET carries it
+	case !st.flushed.Less(st.last):
+	case st.resumable():
+		s.listenLater(grace, o)
+	default:
+		s.listenLater(0, o) // what is open already carries what has been answered meanwhile
 	}
 }
 
