@@ -78,7 +78,7 @@ func (c Call[In, Out]) start(ctx context.Context, s Stub, in In, once bool) *req
 		r.err = &Error{Op: "call", ID: s.id, Err: fmt.Errorf("the argument of %s does not encode: %w", c.name, err)}
 		return r
 	}
-	r.call = call{method: c.name, in: body, chain: linkOf(ctx)}
+	r.call = call{method: c.name, in: body, chain: linkOf(ctx), caller: Caller(ctx)}
 	if r.err = r.call.chain.admit(s.id); r.err != nil {
 		return r
 	}
@@ -120,6 +120,7 @@ type call struct {
 	in     []byte
 	chain  *link  // of the object that calls
 	once   string // its identity, "" when it has none
+	caller string // whom it is made for
 }
 
 // Size implements [Sized].

@@ -104,7 +104,7 @@ func (o *object[T]) Handle(t *Turn, event any) {
 		if e.once != "" {
 			o.state.once = append(o.state.once, e.call)
 		}
-		o.begin(t.Context(), t, e.chain, nil, func(ctx context.Context) func(*Turn) {
+		o.begin(WithCaller(t.Context(), e.caller), t, e.chain, nil, func(ctx context.Context) func(*Turn) {
 			out, err := m(o.obj, ctx, e.in)
 			return func(t *Turn) {
 				if e.once != "" {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/auth"
 	"github.com/kalpahost/kalpa/internal/config"
 	"github.com/kalpahost/kalpa/internal/limit"
@@ -145,16 +146,18 @@ func (d *door) principal(path string) func(*http.Request) (mcp.Principal, *front
 	}
 }
 
-// before lets those in to objects who may come in. Objects see who it is in the
-// request, as its client sent it.
+// before lets those in to objects who may come in. Objects know who it is by actor.Caller,
+// and see the request as its client sent it.
 func (d *door) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodOptions { // a browser asks without credentials
-			if _, no := d.admit(r, r.URL.Path); no != nil {
+			subject, no := d.admit(r, r.URL.Path)
+			if no != nil {
 				no.header(w.Header())
 				http.Error(w, no.text, no.status)
 				return
 			}
+			r = r.WithContext(actor.WithCaller(r.Context(), subject))
 		}
 		next.ServeHTTP(w, r)
 	})

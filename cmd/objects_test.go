@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,10 @@ func (v *visitors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if _, err := v.state.AcceptWebSocket(w, r); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		}
+		return
+	}
+	if r.URL.Path == "/caller" {
+		_, _ = fmt.Fprintf(w, "%q", actor.Caller(r.Context()))
 		return
 	}
 	b, err := v.state.Get("n")
@@ -150,6 +156,42 @@ func TestAProgramHostsItsObjects(t *testing.T) {
 	base = strings.TrimSuffix(strings.TrimPrefix(said[0], "kalpa is listening on "), "mcp")
 	if got := get("objects/visitors/a", ""); got != "200 IIII" {
 		t.Errorf("after a restart: %q", got)
+	}
+	if got := get("objects/visitors/a/caller", ""); got != `200 ""` {
+		t.Errorf("without credentials the caller is %q", got)
+	}
+	if code := end(); code != cmd.ExitOK {
+		t.Errorf("it ends with %d", code)
+	}
+
+	// With credentials they know who calls, and nobody can say to be another.
+	lines, token := tokens(t, "ada", "root")
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, end = program(t, append(serve, "--auth-tokens-file", file)...)
+	base = strings.TrimPrefix(said[0], "kalpa is listening on ")
+	for bearer, want := range map[string]string{"Bearer " + token["ada"]: `200 "token:ada"`, "Bearer " + token["root"]: `200 "token:root"`, "": "401 ", "Bearer root": "401 "} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"a/caller", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, forged := range []string{"Kalpa-Caller", "X-Forwarded-User", "X-Remote-User", "X-Auth-Request-User"} {
+			r.Header.Set(forged, "root")
+		}
+		if bearer != "" {
+			r.Header.Set("Authorization", bearer)
+		}
+		res, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if got := fmt.Sprintf("%d %s", res.StatusCode, b); !strings.HasPrefix(got, want) {
+			t.Errorf("with %q the caller is %s, want %s", bearer, got, want)
+		}
 	}
 	if code := end(); code != cmd.ExitOK {
 		t.Errorf("it ends with %d", code)

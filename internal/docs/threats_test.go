@@ -32,6 +32,8 @@ var threats = []struct {
 	{"10,000 connections on which nothing is asked", "they make room for others", []string{"TestIdleConnectionsDoNotKeepOthersOut cmd", "TestIdleConnectionsMakeRoom internal/limit"}},
 	{"requests without a pause", "429", []string{"TestTooManyRequestsAreRefusedByCaller cmd", "TestEachCallerHasItsOwnRate internal/limit"}},
 	{"callers without number, to fill the memory of the limits", "10,000 are remembered", []string{"TestRatesRememberSoManyCallers internal/limit"}},
+	{"requests that are sent and abandoned, over many sessions", "503 beyond `max_requests`", []string{"TestAbandonedRequestsDoNotPileUp cmd", "TestRequestsCountWithoutTheirClient mcp/session"}},
+	{"headers that say to be another caller, to an object", "they say nothing", []string{"TestAProgramHostsItsObjects cmd", "TestTheCallerOfARequestIsWhoTheHostSays actor"}},
 	{"opening sessions in a loop", "429", []string{"TestOpeningSessionsInALoopComesToAnEnd cmd", "TestSessionsAreBoundedByServerAndByCaller mcp/session"}},
 	{"session ids, tool names, paths with line ends, to forge lines of the log", "they are quoted", []string{"TestNothingThatIsSentForgesALogLine cmd"}},
 	{"escape sequences in the name of a client or in what a server writes, for the terminal of who looks at it", "they are printed as texts", []string{"TestWhatOthersWroteIsPrintedAsText cmd"}},
