@@ -20,7 +20,8 @@ func newAlarms() *cobra.Command {
 for what it must do by itself: reclaim its runtime, forget what was delivered, end.
 
 ` + targetRule,
-		Example: "  kalpa alarms --limit 5\n  kalpa alarms mcp-session mjbblt2xb6jh6rzhxc4ujuif3h",
+		Example:           "  kalpa alarms --limit 5\n  kalpa alarms mcp-session mjbblt2xb6jh6rzhxc4ujuif3h",
+		ValidArgsFunction: f.objectNames(true),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 0 {
 				return takes("CLASS", "NAME")(cmd, args)
@@ -33,7 +34,11 @@ for what it must do by itself: reclaim its runtime, forget what was delivered, e
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return with(f, cmd, looking, func(ctx context.Context, t *target) (*admin.Alarms, error) {
 			if len(args) == 2 {
-				return t.Alarms(ctx, args[0], args[1], "", 0)
+				all, err := t.Alarms(ctx, args[0], args[1], "", 0)
+				if err == nil && len(all.Alarms) == 0 {
+					err = t.class(ctx, args[0], nil)
+				}
+				return all, err
 			}
 			all, next, err := collect(&page, func(after string, limit int) ([]admin.Alarm, string, error) {
 				got, err := t.Alarms(ctx, "", "", after, limit)

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -46,29 +47,29 @@ func (d *diagnosis) add(check, result, text, do string) {
 
 func newDoctor() *cobra.Command {
 	var (
+		f             hostFlags
 		data, address string
 		out           output
 	)
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Look at the machine: ports, limits, disk, clock, versions", Args: noArgs,
+		Use: "doctor", Short: "Look at the machine and the configuration: ports, limits, disk, clock, versions", Args: noArgs,
 		Long: `doctor looks at what a host needs of its machine and says what is wanting. It changes
 nothing, but for a small file in the data folder (or where that would be) that it writes
-and removes, to see how long the disk takes.
+and removes, to see how long the disk takes. Where the host is and what it keeps is read as serve
+would: from the file and KALPA_ variables, less the flags here.
 
-Exit code 1: there is a problem with which no host would work.`,
+Exit codes: 0 nothing is wrong, or there are warnings; 1 there is a problem with which
+no host would work; 2 the command line is wrong.`,
+		Example: "  kalpa doctor --config kalpa.yaml",
 	}
-	cmd.Flags().StringVar(&data, "data", "", "the data `FOLDER` of the host (default $"+dataVariable+" or "+config.DefaultData+")")
-	cmd.Flags().StringVar(&address, "listen", "", "the `HOST:PORT` of the host (default $KALPA_LISTEN or "+config.DefaultListen+")")
+	cmd.Flags().StringVar(&f.file, "config", "", "the configuration `FILE` of the host (default $"+configVariable+")")
+	cmd.Flags().StringVar(&data, "data", "", "the data `FOLDER` of the host (default the configuration's, or "+config.DefaultData+")")
+	cmd.Flags().StringVar(&address, "listen", "", "the `HOST:PORT` of the host (default the configuration's, or "+config.DefaultListen+")")
 	out.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, _ := (&whichFlags{data: data}).folder()
-		if address == "" {
-			address = os.Getenv("KALPA_LISTEN")
-		}
-		if address == "" {
-			address = config.DefaultListen
-		}
-		d := examine(dir, address)
+		d := &diagnosis{}
+		c := d.configuration(&f)
+		d.examine(cmp.Or(data, c.Data), cmp.Or(address, c.Listen))
 		if err := out.print(cmd.OutOrStdout(), d, d.text); err != nil {
 			return err
 		}
@@ -91,8 +92,26 @@ func (d *diagnosis) text(w io.Writer) {
 	table(w, rows...)
 }
 
-func examine(dir, address string) *diagnosis {
-	d := &diagnosis{}
+// configuration looks at the configuration, and returns it; what is wrong with it leaves
+// the defaults.
+func (d *diagnosis) configuration(f *hostFlags) *config.Config {
+	c, _, err := f.load(nil)
+	problems, ok := errors.AsType[config.Problems](err)
+	switch {
+	case ok:
+		for _, p := range problems {
+			d.add("config", "problem", p.String(), "docs/configuration.md has the keys; kalpa config check looks at the file alone")
+		}
+	case err != nil:
+		d.add("config", "problem", err.Error(), "name a file that can be read with --config")
+	default:
+		d.add("config", "ok", fmt.Sprintf("nothing is wrong with it; %d server(s)", len(c.Servers)), "")
+		return c
+	}
+	return &config.Config{Data: cmp.Or(os.Getenv(dataVariable), config.DefaultData), Listen: cmp.Or(os.Getenv(config.Prefix+"LISTEN"), config.DefaultListen)}
+}
+
+func (d *diagnosis) examine(dir, address string) {
 	d.add("version", "ok", "kalpa "+version(), "")
 	d.add("machine", "ok", fmt.Sprintf("%d cores for Go, %d in all", runtime.GOMAXPROCS(0), runtime.NumCPU()), "")
 	d.clock(dir)
@@ -101,7 +120,6 @@ func examine(dir, address string) *diagnosis {
 	d.port(address, holder)
 	d.disk(dir)
 	d.memory(dir)
-	return d
 }
 
 // data looks at the data folder, and tells whether a host has it open.

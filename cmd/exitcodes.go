@@ -14,8 +14,8 @@ const (
 	// ExitFailure: something did not work: an address in use, a data folder that
 	// can't be opened, a shutdown that was cut short by a second signal.
 	ExitFailure = 1
-	// ExitUsage: the command line, or the configuration or plan file, is wrong; nothing was
-	// started.
+	// ExitUsage: the command line, or the configuration or plan file, is wrong, or names
+	// what the host does not have; nothing was started.
 	ExitUsage = 2
 	// ExitViolation: kalpa sim has found that something does not hold which must.
 	ExitViolation = 3
@@ -35,8 +35,8 @@ var exitCodes = []struct {
 	text string
 }{
 	{ExitOK, "done; of serve: ended by a signal, in order"},
-	{ExitFailure, "something did not work: an address in use, no host at an address, no such session, a second signal; what and why is on stderr"},
-	{ExitUsage, "the command line, or a configuration or plan file, is wrong; nothing was started or changed"},
+	{ExitFailure, "something did not work: an address in use, no host at an address, no such session or object, a second signal; what and why is on stderr"},
+	{ExitUsage, "the command line, or a configuration or plan file, is wrong, or names a class, server or isolate that is not there; nothing was started or changed"},
 	{ExitViolation, "kalpa sim and kalpa soak: something does not hold that must"},
 	{ExitDiverged, "kalpa sim: two runs of one seed differ"},
 	{ExitDamaged, "the store is damaged: kalpa check has found that something is lost, or a command could not open it for that"},

@@ -27,7 +27,8 @@ func objectsList(f *whichFlags) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "list [CLASS]", Short: "List the objects of a class by name; without one, the classes",
-		Example: "  kalpa objects list\n  kalpa objects list counter --prefix a",
+		ValidArgsFunction: f.objectNames(false),
+		Example:           "  kalpa objects list\n  kalpa objects list counter --prefix a",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return takes("CLASS")(cmd, args)
@@ -56,6 +57,9 @@ func objectsList(f *whichFlags) *cobra.Command {
 				}
 				return got.Objects, got.Next, nil
 			})
+			if err == nil && len(all) == 0 {
+				err = t.class(ctx, args[0], nil)
+			}
 			return &admin.Objects{Objects: all, Next: next}, err
 		}, func(w io.Writer, all *admin.Objects) {
 			if len(all.Objects) == 0 {
@@ -79,7 +83,7 @@ func objectsShow(f *whichFlags) *cobra.Command {
 		after string
 	)
 	cmd := &cobra.Command{
-		Use: "show CLASS NAME", Short: "Show an object's alarm, schedules and rows", Args: takes("CLASS", "NAME"),
+		Use: "show CLASS NAME", Short: "Show an object's alarm, schedules and rows", Args: takes("CLASS", "NAME"), ValidArgsFunction: f.objectNames(true),
 		Long: `show prints what is stored of an object. Keys and values are printed as Go writes texts;
 of long values there is the beginning. kalpa objects export has all of them whole.`,
 	}
@@ -87,7 +91,11 @@ of long values there is the beginning. kalpa objects export has all of them whol
 	cmd.Flags().StringVar(&after, "after", "", "the rows after this `PLACE`, which the page before has named")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return with(f, cmd, looking, func(ctx context.Context, t *target) (*admin.ObjectDetail, error) {
-			return t.Object(ctx, args[0], args[1], after, limit)
+			o, err := t.Object(ctx, args[0], args[1], after, limit)
+			if err != nil {
+				err = t.class(ctx, args[0], err)
+			}
+			return o, err
 		},
 			func(w io.Writer, o *admin.ObjectDetail) {
 				memory := "no"
@@ -131,7 +139,7 @@ func quoted(text *string, b []byte) string {
 func objectsExport(f *whichFlags) *cobra.Command {
 	file := ""
 	cmd := &cobra.Command{
-		Use: "export CLASS NAME", Short: "Write all of an object as text: rows, schedules, alarm", Args: takes("CLASS", "NAME"),
+		Use: "export CLASS NAME", Short: "Write all of an object as text: rows, schedules, alarm", Args: takes("CLASS", "NAME"), ValidArgsFunction: f.objectNames(true),
 		Long: `export writes an object as lines of JSON, as it is at one moment, to stdout or a file.
 kalpa objects import makes an object of them.`,
 		Example: "  kalpa objects export counter a > a.ndjson",
@@ -143,14 +151,21 @@ kalpa objects import makes an object of them.`,
 			return err
 		}
 		defer func() { err = joined(err, t.close()) }()
+		export := func(w io.Writer) error {
+			err := t.Export(cmd.Context(), args[0], args[1], w)
+			if err != nil {
+				err = t.class(cmd.Context(), args[0], err)
+			}
+			return err
+		}
 		if file == "" {
-			return t.Export(cmd.Context(), args[0], args[1], cmd.OutOrStdout())
+			return export(cmd.OutOrStdout())
 		}
 		out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return &usageError{err: fmt.Errorf("--file: %w", err)}
 		}
-		err = joined(t.Export(cmd.Context(), args[0], args[1], out), out.Close())
+		err = joined(export(out), out.Close())
 		if err != nil {
 			_ = os.Remove(file) // half of an export is none
 		}
@@ -202,11 +217,17 @@ stdin without a FILE. One that exists is left alone unless --replace is given.`,
 
 func objectsDelete(f *whichFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete CLASS NAME", Short: "Delete all that is stored of an object", Args: takes("CLASS", "NAME"),
+		Use: "delete CLASS NAME", Short: "Delete all that is stored of an object", Args: takes("CLASS", "NAME"), ValidArgsFunction: f.objectNames(true),
 		Long: `delete deletes all rows of an object, its schedules and its alarm, in one commit. An
 object that is in memory is reset. A session is better ended: kalpa sessions end.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(f, cmd, changing, func(ctx context.Context, t *target) (*admin.Removed, error) { return t.Remove(ctx, args[0], args[1]) },
+			return with(f, cmd, changing, func(ctx context.Context, t *target) (*admin.Removed, error) {
+				removed, err := t.Remove(ctx, args[0], args[1])
+				if err != nil {
+					err = t.class(ctx, args[0], err)
+				}
+				return removed, err
+			},
 				func(w io.Writer, r *admin.Removed) { fmt.Fprintf(w, "object %s %s was deleted\n", r.Class, r.Name) })
 		},
 	}

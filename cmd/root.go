@@ -67,6 +67,7 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 	root.AddCommand(newServe(), newChaos(), newSim(), newSoak(), newConfig(), newToken(), newVersion(),
 		newStatus(), newSessions(), newObjects(), newAlarms(), newIsolates(), newEvents(),
 		newBackup(), newRestore(), newCheck(), newDoctor(), newMan(), newExitCodes())
+	completeValues(root)
 	return root
 }
 

@@ -43,6 +43,9 @@ func sessionsList(f *whichFlags) *cobra.Command {
 	if err := cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(texts(session.Presences), cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is this program's own
 	}
+	if err := cmd.RegisterFlagCompletionFunc("server", f.serverNames()); err != nil {
+		panic(err) // the flag is this program's own
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return with(f, cmd, looking, func(ctx context.Context, t *target) (*admin.Sessions, error) {
 			all, next, err := collect(&page, func(after string, limit int) ([]admin.Session, string, error) {
@@ -53,6 +56,9 @@ func sessionsList(f *whichFlags) *cobra.Command {
 				}
 				return got.Sessions, got.Next, nil
 			})
+			if err == nil && len(all) == 0 && q.Server != "" {
+				err = t.server(ctx, q.Server)
+			}
 			return &admin.Sessions{Sessions: all, Next: next}, err
 		}, func(w io.Writer, s *admin.Sessions) {
 			if len(s.Sessions) == 0 {
@@ -86,7 +92,7 @@ func stamp(at time.Time) string {
 
 func sessionsShow(f *whichFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show all that can be seen of a session", Args: takes("ID"),
+		Use: "show ID", Short: "Show all that can be seen of a session", Args: takes("ID"), ValidArgsFunction: f.sessionIDs(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(f, cmd, looking, func(ctx context.Context, t *target) (*admin.SessionDetail, error) { return t.Session(ctx, args[0]) },
 				func(w io.Writer, s *admin.SessionDetail) {
@@ -130,7 +136,7 @@ func yes(b bool) string {
 
 func sessionsEnd(f *whichFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "end ID...", Short: "End sessions for good, as their clients do with DELETE",
+		Use: "end ID...", Short: "End sessions for good, as their clients do with DELETE", ValidArgsFunction: f.sessionIDs(true),
 		Long: `end ends sessions for good: what they owe is answered as lost, their streams end, their
 runtimes are closed, and their clients get 404 from then on.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -172,7 +178,7 @@ func sessionsDispose(f *whichFlags) *cobra.Command {
 		Long: `dispose closes the runtime of a session: its process ends, the session goes on, and its
 next request builds another. A session that owes answers is left alone; with --force
 they are answered as lost.`,
-		Args: takes("ID"),
+		Args: takes("ID"), ValidArgsFunction: f.sessionIDs(false),
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also when requests are under way, which are lost then")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

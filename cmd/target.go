@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -156,6 +158,61 @@ func with[T any](f *whichFlags, cmd *cobra.Command, r reach, ask func(context.Co
 		return err
 	}
 	return f.out.print(cmd.OutOrStdout(), answer, func(w io.Writer) { text(w, answer) })
+}
+
+// unknown is the error of a name that is none of those that there are.
+func unknown(kind, name string, known []string, lists string) error {
+	e := &usageError{err: fmt.Errorf("there is no %s %q", kind, name), hint: lists + " shows what there is"}
+	if len(known) > 0 {
+		e.hint = fmt.Sprintf("there are %s: %s", strings.Join(known, ", "), lists)
+		if len(known) == 1 {
+			e.hint = fmt.Sprintf("there is %s alone: %s", known[0], lists)
+		}
+	}
+	if near, ok := config.Nearest(name, known); ok {
+		e.hint = "did you mean " + near + "? " + e.hint
+	}
+	return e
+}
+
+// class looks, where nothing was found of a class, whether there is one of that name at
+// all. err is what else there is to say.
+func (t *target) class(ctx context.Context, name string, err error) error {
+	if answered, ok := errors.AsType[*admin.Error](err); err != nil && (!ok || answered.Status != http.StatusNotFound) {
+		return err
+	}
+	all, asked := t.Classes(ctx)
+	if asked != nil {
+		return errors.Join(err, asked)
+	}
+	var known []string
+	for _, c := range all.Classes {
+		if c.Name == name {
+			return err
+		}
+		known = append(known, c.Name)
+	}
+	return unknown("class", name, known, "kalpa objects list")
+}
+
+// server looks, where no session of a server was found, whether the host has one of that
+// name. A store that no host has open knows of none.
+func (t *target) server(ctx context.Context, name string) error {
+	if t.offline {
+		return nil
+	}
+	all, err := t.Servers(ctx)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, s := range all.Servers {
+		if s.Name == name {
+			return nil
+		}
+		known = append(known, s.Name)
+	}
+	return unknown("server", name, known, "kalpa status")
 }
 
 // pageFlags choose a page of a list.

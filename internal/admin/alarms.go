@@ -41,7 +41,7 @@ func (a *api) alarms(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	var after storage.Cursor
 	if len(raw) > 0 && json.Unmarshal(raw, &after) != nil {
-		return nil, wrong("after", "the `next` of the page before", "it does not come from this API")
+		return nil, wrong("after", "leave it out, or take what the page before has named", "it does not come from this API")
 	}
 	due, err := a.o.Host.Store().Due(r.Context(), after, lastAlarm, limit+1)
 	if err != nil {

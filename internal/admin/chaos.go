@@ -79,7 +79,7 @@ func (a *api) strike(ctx context.Context, ask *Strike) (s actor.Strike, err erro
 func (a *api) filter(ctx context.Context, t Target, s *actor.Strike) error {
 	if t.Session != "" {
 		if t.Class != "" || t.Name != "" {
-			return wrong("session", "name a session, or a class and a name", "names an object, and so does another field")
+			return wrong("session", "give --session ID, or --class CLASS and --name NAME", "names an object, and something else does too")
 		}
 		s.Class, s.Name = session.Class, t.Session
 		if err := a.checkSession(ctx, t.Session); err != nil {
@@ -123,10 +123,10 @@ func armed(a actor.Armed) Armed {
 func (a *api) disarm(_ http.ResponseWriter, r *http.Request) (any, error) {
 	n, err := strconv.Atoi(r.PathValue("number"))
 	if err != nil {
-		return nil, wrong("number", "GET /v1/chaos lists the strikes", "%q is not the number of a strike", r.PathValue("number"))
+		return nil, wrong("number", "kalpa chaos list shows them", "%q is not the number of a strike", r.PathValue("number"))
 	}
 	if !a.o.Host.Chaos().Disarm(n) {
-		return nil, notFound("GET /v1/chaos lists those that wait; one that has struck as often as it should is gone", "there is no strike %d", n)
+		return nil, notFound("kalpa chaos list shows those that wait; one that has struck as often as it should is gone", "there is no strike %d", n)
 	}
 	return Disarmed{1}, nil
 }

@@ -113,7 +113,7 @@ func (a *api) routes() http.Handler {
 	mux.Handle("/v1/chaos", methods{http.MethodPost: a.json(a.arm), http.MethodGet: a.json(a.strikes), http.MethodDelete: a.json(a.disarmAll)})
 	mux.Handle("/v1/chaos/{number}", methods{http.MethodDelete: a.json(a.disarm)})
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	// Not pprof.Cmdline: what is behind serve -- may hold secrets.
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -329,10 +330,25 @@ func TestALocalAPIAnswersThisProcess(t *testing.T) {
 	}
 }
 
+// A host's own command line may hold what its servers' do.
+func TestTheHostsCommandLineIsNoProfile(t *testing.T) {
+	w := newWorld(t, "")
+	response, err := http.Get(w.admin.URL + "/debug/pprof/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	check(t, err)
+	check(t, response.Body.Close())
+	if response.StatusCode != http.StatusNotFound || bytes.Contains(body, []byte(os.Args[0])) {
+		t.Errorf("%s: %s", response.Status, body)
+	}
+}
+
 func TestProfilesAreBehindTheGuard(t *testing.T) {
 	for _, token := range []string{"", "a token that is long enough"} {
 		w := newWorld(t, token)
-		response, err := http.Get(w.admin.URL + "/debug/pprof/cmdline")
+		response, err := http.Get(w.admin.URL + "/debug/pprof/goroutine?debug=1")
 		if err != nil {
 			t.Fatal(err)
 		}

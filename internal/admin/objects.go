@@ -63,7 +63,7 @@ func (a *api) objects(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	class, after, prefix := q.Get("class"), q.Get("after"), q.Get("prefix")
 	if err := storage.ValidateClass(class); err != nil {
-		return nil, wrong("class", "GET /v1/classes lists them", "%v", err)
+		return nil, wrong("class", "kalpa objects list shows them", "%v", err)
 	}
 	ctx, store := r.Context(), a.o.Host.Store()
 	page := Objects{Objects: []Object{}}
@@ -127,10 +127,10 @@ func (a *api) objectOf(ctx context.Context, id storage.ID) (Object, int, error) 
 func one(q url.Values) (storage.ID, error) {
 	id := storage.ID{Class: q.Get("class"), Name: q.Get("name")}
 	if err := storage.ValidateClass(id.Class); err != nil {
-		return id, wrong("class", "GET /v1/classes lists them", "%v", err)
+		return id, wrong("class", "kalpa objects list shows them", "%v", err)
 	}
 	if err := id.Validate(); err != nil {
-		return id, wrong("name", "GET /v1/objects lists them", "%v", err)
+		return id, wrong("name", "kalpa objects list CLASS shows them", "%v", err)
 	}
 	return id, nil
 }
@@ -223,7 +223,7 @@ func cutText(b []byte, limit int) []byte {
 }
 
 func nothingStored(id storage.ID) error {
-	return notFound("GET /v1/objects lists what is there; what an object has not yet written can't be seen", "nothing is stored of %s", id)
+	return notFound("kalpa objects list CLASS shows what is there; what an object has not yet written can't be seen", "nothing is stored of %s", id)
 }
 
 func (a *api) export(w http.ResponseWriter, r *http.Request) {
@@ -261,7 +261,7 @@ func (a *api) importObject(w http.ResponseWriter, r *http.Request) (any, error) 
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-ndjson" {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Text: "the request is not of type application/x-ndjson",
-			Hint: "send what GET /v1/object/export has given, with the header Content-Type: application/x-ndjson"}
+			Hint: "send what kalpa objects export has written, with the header Content-Type: application/x-ndjson"}
 	}
 	id, err := a.o.Host.Import(r.Context(), http.MaxBytesReader(w, r.Body, maxImport), replace)
 	if err != nil {
@@ -293,9 +293,9 @@ func aboutObject(id storage.ID, err error) error {
 	case errors.Is(err, storage.ErrNoObject):
 		return nothingStored(id)
 	case errors.Is(err, storage.ErrExists):
-		return &Error{Status: http.StatusConflict, Text: id.String() + " exists already", Hint: "ask for it to be replaced", Err: err}
+		return &Error{Status: http.StatusConflict, Text: id.String() + " exists already", Hint: "with --replace it is replaced (over HTTP: replace=true)", Err: err}
 	case errors.Is(err, storage.ErrFormat), errors.Is(err, storage.ErrInvalid):
-		return &Error{Status: http.StatusBadRequest, Text: err.Error(), Hint: "send what GET /v1/object/export has given, whole", Err: err}
+		return &Error{Status: http.StatusBadRequest, Text: err.Error(), Hint: "give what kalpa objects export has written, whole", Err: err}
 	case errors.Is(err, actor.ErrNoClass):
 		return &Error{Status: http.StatusBadRequest, Text: err.Error(), Hint: "import it with the program that has the class", Err: err}
 	}

@@ -68,7 +68,7 @@ func cursor(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 func cursorOf(q url.Values) ([]byte, error) {
 	b, err := base64.RawURLEncoding.DecodeString(q.Get("after"))
 	if err != nil {
-		return nil, wrong("after", "the `next` of the page before", "%q does not come from this API", q.Get("after"))
+		return nil, wrong("after", "leave it out, or take what the page before has named", "%q does not come from this API", q.Get("after"))
 	}
 	return b, nil
 }

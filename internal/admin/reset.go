@@ -40,7 +40,7 @@ func (a *api) reset(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	a.o.Logger.Warn("a reset was asked for", "object", id.String(), "cause", cause.String(), "reason", ask.Reason)
 	if done.Epoch = a.o.Host.Reset(id, cause, reason); done.Epoch == 0 {
-		return nil, notFound("it is in memory from its next request on; a strike waits for that: kalpa chaos arm, or POST /v1/chaos",
+		return nil, notFound("it is in memory from its next request on; a strike waits for that: kalpa chaos arm",
 			"nothing to reset: %s is at rest", describe(id))
 	}
 	n := a.o.Host.IsolateOf(id)
@@ -50,15 +50,15 @@ func (a *api) reset(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // object is the one object that a target names.
 func (a *api) object(ctx context.Context, t Target) (storage.ID, error) {
-	const hint = "name one target: session, class and name together, or isolate"
+	const hint = "name one target: --session ID, --class CLASS with --name NAME, or --isolate NUMBER"
 	bad := func(text string) (storage.ID, error) {
 		return storage.ID{}, &Error{Status: http.StatusBadRequest, Text: text, Hint: hint}
 	}
 	switch {
 	case t.Isolate != nil:
-		return bad("isolate: names a target, and so does another field")
+		return bad("isolate: names a target, and something else does too")
 	case t.Session != "" && (t.Class != "" || t.Name != ""):
-		return bad("session: names a target, and so does another field")
+		return bad("session: names a target, and something else does too")
 	case t.Session != "":
 		return session.ObjectOf(t.Session), a.checkSession(ctx, t.Session)
 	case t.Class == "" && t.Name == "":
@@ -80,7 +80,7 @@ func (a *api) object(ctx context.Context, t Target) (storage.ID, error) {
 
 func (a *api) checkIsolate(n int) error {
 	if last := a.o.Host.Isolates() - 1; n < 0 || n > last {
-		return wrong("isolate", "GET /v1/isolates lists them", "there is no isolate %d; this host has 0 to %d", n, last)
+		return wrong("isolate", "kalpa isolates list shows them", "there is no isolate %d; this host has 0 to %d", n, last)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (a *api) checkClass(class string) error {
 func (a *api) checkSession(ctx context.Context, id string) error {
 	_, err := a.o.Sessions.Look(ctx, id)
 	if errors.Is(err, session.ErrUnknown) {
-		return notFound("GET /v1/sessions lists them; the id is what the client sends as Mcp-Session-Id", "session: there is no session %q", id)
+		return notFound("kalpa sessions list shows them; the id is what the client sends as Mcp-Session-Id", "session: there is no session %q", id)
 	}
 	return err
 }

@@ -119,7 +119,7 @@ func (a *api) dispose(_ http.ResponseWriter, r *http.Request) (any, error) {
 	a.o.Logger.Warn("the disposal of a session's runtime was asked for", "session", id, "force", force)
 	was, err := a.o.Sessions.Dispose(r.Context(), id, force)
 	if busy, ok := errors.AsType[*session.Busy](err); ok {
-		return nil, &Error{Status: http.StatusConflict, Text: busy.Error(), Hint: "wait for them, or ask with force: they are answered as lost then"}
+		return nil, &Error{Status: http.StatusConflict, Text: busy.Error(), Hint: "wait for them, or use --force: they are answered as lost then"}
 	}
 	if err != nil {
 		return nil, unknownSession(id, err)
@@ -129,7 +129,7 @@ func (a *api) dispose(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 func unknownSession(id string, err error) error {
 	if errors.Is(err, session.ErrUnknown) {
-		return notFound("GET /v1/sessions lists them; the id is what the client sends as Mcp-Session-Id", "there is no session %q", id)
+		return notFound("kalpa sessions list shows them; the id is what the client sends as Mcp-Session-Id", "there is no session %q", id)
 	}
 	return err
 }

@@ -15,7 +15,8 @@ type Effective struct {
 	// Key is its path in a file: "log.level", "servers.files.idle_timeout".
 	Key string `json:"key"`
 	// Value is as a file has it: a string, a []string, or a map[string]string.
-	// Secrets are Masked, and so is every value of a server's env.
+	// Secrets are Masked, and so are every value of a server's env and the arguments that
+	// are named for secrets.
 	Value any `json:"value"`
 	// From is a place in a file, a flag, a variable, or FromDefault; for a server also
 	// what was set for all of them.
@@ -61,6 +62,9 @@ func effective(s *Setting, path string, v any, set *layer) Effective {
 	switch v := v.(type) {
 	case []string:
 		list := slices.Clone(v)
+		if s.Key == "args" {
+			list = maskArgs(v)
+		}
 		if set.secrets[s.Key] {
 			list = []string{Masked}
 		}
@@ -151,9 +155,10 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return made
 }
 
-// CommandLine is how a server is started, with secrets masked: for people and logs.
+// CommandLine is how a server is started, for people and logs, with secrets masked: all
+// arguments where one was filled in from a secret, else those that are named for one.
 func (s *Server) CommandLine() string {
-	words := append([]string{s.Command}, s.Args...)
+	words := append([]string{s.Command}, maskArgs(s.Args)...)
 	if s.own != nil && s.own.secrets["args"] {
 		words = []string{s.Command, Masked}
 	}

@@ -39,6 +39,7 @@ var threats = []struct {
 	{"escape sequences in the name of a client or in what a server writes, for the terminal of who looks at it", "they are printed as texts", []string{"TestWhatOthersWroteIsPrintedAsText cmd"}},
 	{"names and ids with `..` and slashes (path traversal)", "404, or another refusal", []string{"TestNoNameLeadsOutOfItsPlace cmd"}},
 	{"secrets in the log, in errors, in spans, in `kalpa config show`", "asterisks", []string{"TestNoSecretIsWrittenAnywhere cmd", "TestTranscripts internal/config"}},
+	{"secrets among a server's arguments, for who may look at the host", "asterisks", []string{"TestSecretsInArgumentsAreMasked internal/config", "TestNoSecretIsWrittenAnywhere cmd", "TestTheHostsCommandLineIsNoProfile internal/admin"}},
 	{"a server that reads the host's environment", "it is not there", []string{"TestAServersEnvironmentIsSmallAndGivenOnPurpose mcp/stdio", "TestTheSupervisorHasNoSecretsOfTheHosts mcp/stdio"}},
 	{"a server that uses files which the host has open", "it inherits none", []string{"TestAServerInheritsNoFilesAndHasItsOwnSession mcp/stdio"}},
 	{"a server that takes memory, time, processes or files without end", "it is ended, and what it owed is lost", []string{"TestAServerThatTakesTooMuchMemoryIsEnded mcp/stdio", "TestAServerThatTakesTooMuchTimeIsEnded mcp/stdio", "TestAServerThatStartsTooManyProcessesIsEnded mcp/stdio", "TestTheSystemKeepsLimitsOfFilesAndCores mcp/stdio"}},
