@@ -9,7 +9,7 @@ import (
 
 // job is a load on sessions: each calls a tool and waits for the answer, and again.
 type job struct {
-	tool        string // add or incr
+	tool        string // add, incr or echo
 	sessions    int
 	connections int // that share the sessions; 0: each session has its own
 	warmup, d   time.Duration
@@ -56,8 +56,8 @@ func stored(ids []string) sessions {
 }
 
 // each lets every session call once.
-func (all sessions) each(endpoint string, connections int) (sample, error) {
-	return job{tool: "add", connections: connections}.load(all).ending().all(endpoint)
+func (all sessions) each(endpoint, tool string, connections int) (sample, error) {
+	return job{tool: tool, connections: connections}.load(all).ending().all(endpoint)
 }
 
 // ending makes every session of a load of calls call once.
@@ -112,8 +112,12 @@ func (c *caller) next() bool {
 
 // question is the n-th call of a session, and the answer to it.
 func (j job) question(session, n int) (arguments, want string) {
-	if j.tool == "incr" {
+	switch j.tool {
+	case "incr":
 		return `{}`, fmt.Sprint(n)
+	case "echo":
+		text := fmt.Sprint(session, " ", n)
+		return `{"text":"` + text + `"}`, text
 	}
 	return fmt.Sprintf(`{"a":%d,"b":%d}`, session, n), fmt.Sprint(session + n)
 }

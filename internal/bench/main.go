@@ -33,6 +33,7 @@ var parts = []part{
 	{"wake", (*bench).measureWake},
 	{"replay", (*bench).measureReplay},
 	{"stdio", (*bench).measureStdio},
+	{"hurts", (*bench).measureHurts},
 	{"lasting", (*bench).measureLasting},
 }
 

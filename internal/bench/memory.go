@@ -88,7 +88,7 @@ func (p population) populate(ctx context.Context, folder string) (before, after 
 func inhabit(endpoint string, n int) (sessions, error) {
 	all, _, err := opened(endpoint, n)
 	if err == nil {
-		_, err = all.each(endpoint, openers)
+		_, err = all.each(endpoint, "add", openers)
 	}
 	return all, err
 }

@@ -173,7 +173,7 @@ func (b *bench) pass(ctx context.Context, folder string, ids []string) (float64,
 		return 0, err
 	}
 	defer s.end()
-	if _, err := stored(ids).each(s.endpoint, openers); err != nil {
+	if _, err := stored(ids).each(s.endpoint, "add", openers); err != nil {
 		return 0, fmt.Errorf("calling stored sessions: %w", err)
 	}
 	if err := s.quiet(ctx); err != nil {

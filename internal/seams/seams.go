@@ -24,7 +24,8 @@ type Seams struct {
 	Session Session
 }
 
-// Storage takes parts of the write fence out, and ends the process at a commit.
+// Storage takes parts of the write fence out, ends the process at a commit, and makes the
+// disk a slow one.
 type Storage struct {
 	// NoEpochs: a batch lands whatever incarnation it is of.
 	NoEpochs bool
@@ -32,6 +33,8 @@ type Storage struct {
 	// the process ends just before it is applied, or just after it is durable and
 	// before anybody knows. 0: never.
 	KillBefore, KillAfter uint64
+	// SlowSync is how many milliseconds each fsync takes longer than it would.
+	SlowSync uint64
 }
 
 // Alarm takes parts of the derivation of an object's alarm out.
@@ -71,10 +74,11 @@ var named = map[string]func(*Seams){
 	"rearm-while-idle": func(s *Seams) { s.Session.RearmWhileIdle = true },
 }
 
-// numbered is each seam that says when.
+// numbered is each seam that says when, or how much.
 var numbered = map[string]func(*Seams) *uint64{
 	"kill-before-commit": func(s *Seams) *uint64 { return &s.Storage.KillBefore },
 	"kill-after-commit":  func(s *Seams) *uint64 { return &s.Storage.KillAfter },
+	"slow-sync":          func(s *Seams) *uint64 { return &s.Storage.SlowSync },
 }
 
 // Names lists the seams that take something out.

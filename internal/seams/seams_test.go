@@ -15,6 +15,7 @@ func TestParse(t *testing.T) {
 		"no-ledger,no-epochs":      {Session: Session{NoLedger: true}, Storage: Storage{NoEpochs: true}},
 		"kill-before-commit:3":     {Storage: Storage{KillBefore: 3}},
 		"kill-after-commit:12":     {Storage: Storage{KillAfter: 12}},
+		"slow-sync:20":             {Storage: Storage{SlowSync: 20}},
 	} {
 		if got, err := Parse(list); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", list, got, err)

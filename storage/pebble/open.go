@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -229,6 +230,9 @@ func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
 	}
 	if o.tune != nil {
 		o.tune(opts)
+	}
+	if ms := o.Committer.Seams.SlowSync; ms > 0 {
+		opts.FS = slowFS{opts.FS, time.Duration(ms) * time.Millisecond} //nolint:gosec // a few
 	}
 	if o.Durability == storage.Relaxed {
 		opts.FS = relaxedFS{opts.FS}
