@@ -33,6 +33,7 @@ var parts = []part{
 	{"wake", (*bench).measureWake},
 	{"replay", (*bench).measureReplay},
 	{"stdio", (*bench).measureStdio},
+	{"curves", (*bench).measureCurves},
 	{"hurts", (*bench).measureHurts},
 	{"lasting", (*bench).measureLasting},
 }
@@ -54,7 +55,7 @@ type bench struct {
 	resident, agents   int
 	objects, foreign   int
 	stored, passed     int
-	idle               int
+	idle, most         int
 	command            func(part string, peers bool) string
 	commit, loadBefore string
 
@@ -92,6 +93,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.stored, "stored", million, "how many sessions are in the store that is started on; the targets want a million")
 	flag.IntVar(&b.passed, "passed", 100_000, "how many of them are called, and evicted again, before memory is read")
 	flag.IntVar(&b.idle, "idle", 500, "how many idle sessions are woken")
+	flag.IntVar(&b.most, "most", 100_000, "how many sessions the curves go up to")
 	flag.DurationVar(&b.lasting, "lasting", 2*time.Minute, "how long clients come and go; the target wants 1h")
 	flag.Parse()
 	if err := b.check(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 )
 
@@ -121,7 +122,7 @@ func (s *stream) body(request []byte) ([]byte, error) {
 	var body bytes.Buffer
 	body.Grow(len(s.want) + 1<<10)
 	_, err = io.Copy(&body, r.Body)
-	if err = errors.Join(err, r.Body.Close()); err == nil && r.StatusCode != 200 {
+	if err = errors.Join(err, r.Body.Close()); err == nil && r.StatusCode != http.StatusOK {
 		err = fmt.Errorf("status %d: %.200s", r.StatusCode, body.Bytes())
 	}
 	return body.Bytes(), err

@@ -83,7 +83,7 @@ func pump(p pair, window int, d time.Duration) (rate float64, err error) {
 	begin := time.Now()
 	sent, answered := 0, 0
 	for end := begin.Add(d); ; {
-		for more := time.Now().Before(end); more && sent-answered < window; sent++ {
+		for ; sent-answered < window && time.Now().Before(end); sent++ {
 			text := strconv.Itoa(sent)
 			if err := p.write(wire.NewRequest(wire.ID(text), "tools/call", []byte(`{"name":"echo","arguments":{"text":"`+text+`"}}`))); err != nil {
 				return 0, err
