@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // console is where the console of a host with an admin listener is.
@@ -140,7 +141,7 @@ func TestConsoleShowsWhoHoldsTheHeap(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range []string{"light", "dark"} {
 		b := newBrowser(t)
-		h := serve(t, hosting{flags: append([]string{"--isolates", "1", "--heap", "256MiB"}, withAdmin...)})
+		h := serve(t, hosting{flags: append([]string{"--isolates", "1", "--heap", "256MiB", "--idle-timeout", "1h"}, withAdmin...)})
 		large, small := h.session(), h.session()
 		large.post(call("1", "alloc", `{"mib":48}`)).result()
 		small.post(call("1", "alloc", `{"mib":24}`)).result()
@@ -177,6 +178,43 @@ func TestConsoleShowsWhoHoldsTheHeap(t *testing.T) {
 		b.until(`document.documentElement.scrollWidth <= innerWidth`)
 		b.well()
 	}
+}
+
+// A part that is no session's leads to its object.
+func TestConsoleShowsAnObject(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	h := serve(t, hosting{program: "./examples/counter", flags: append([]string{"--plugin", "demo", "--isolates", "1"}, withAdmin...)})
+	objects := strings.TrimSuffix(h.url, "/mcp") + "/objects/counter/"
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // it is in memory for as long as it is asked
+		defer close(stopped)
+		for tick := time.NewTicker(time.Second); ; {
+			if r, err := http.Post(objects+"a%2Fb/", "", nil); err != nil {
+				t.Error(err)
+			} else if r.Body.Close(); r.StatusCode != http.StatusOK {
+				t.Error(r.Status)
+			}
+			select {
+			case <-tick.C:
+			case <-stop:
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	b.open(h.console(), nil)
+	b.until(`document.querySelector("#isolates .bar-heap a")?.title.startsWith("counter a/b: ")`)
+	b.eval(`document.querySelector("#isolates .bar-heap a").focus()`)
+	b.press("Enter")
+	b.see(`#object[open] h2:has-text("counter a/b")`)
+	b.until(`location.hash === "#object=counter%%2Fa%%2Fb"`)
+	b.see(`#object tbody tr`)
+	b.press("Escape")
+	b.gone(`#object[open]`)
+	b.until(`location.hash === "" && document.activeElement.title.startsWith("counter a/b: ")`)
+	b.well()
 }
 
 // Thousands of sessions are shown a page at a time, found by the beginning of their ids,
