@@ -55,7 +55,7 @@ func adminToken(file string) (string, error) {
 type adminFlags struct{ address, tokenFile string }
 
 func (f *adminFlags) add(set *pflag.FlagSet) {
-	set.StringVar(&f.address, "admin", "", "the host's admin `ADDRESS`, as kalpa serve has it (default $"+adminVariable+", or the host of "+config.DefaultData+", or "+admin.DefaultAddress+")")
+	set.StringVar(&f.address, "admin", "", "ask the host with this admin `ADDRESS` (default $"+adminVariable+")")
 	set.StringVar(&f.tokenFile, "admin-token-file", "", "a `FILE` with the host's admin token (default $"+adminTokenVariable+")")
 }
 

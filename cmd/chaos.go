@@ -21,8 +21,7 @@ import (
 
 // chaos is what the commands below kalpa chaos share.
 type chaos struct {
-	host adminFlags
-	out  output
+	which whichFlags
 }
 
 func newChaos() *cobra.Command {
@@ -40,8 +39,9 @@ listener: start the host with kalpa serve --admin ` + admin.DefaultAddress + `.`
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SuggestionsMinimumDistance = 2
-	c.host.add(cmd.PersistentFlags())
-	c.out.add(cmd.PersistentFlags())
+	flags := cmd.PersistentFlags()
+	c.which.add(flags)
+	flags.Lookup("admin").Usage = "ask the host with this admin `ADDRESS` (default $" + adminVariable + ", or that of the data folder, or " + admin.DefaultAddress + ")"
 	cmd.AddCommand(c.reset(), c.arm(), c.list(), c.disarm(), c.storm(), c.points(), c.causes())
 	return cmd
 }
@@ -64,6 +64,15 @@ func (f *targetFlags) get(set *pflag.FlagSet) admin.Target {
 		f.target.Isolate = &f.isolate
 	}
 	return f.target
+}
+
+// completeTarget offers the sessions and classes of a host.
+func (c *chaos) completeTarget(cmd *cobra.Command) {
+	for flag, offer := range map[string]cobra.CompletionFunc{"session": c.which.sessionIDs(false), "class": c.which.objectNames(false)} {
+		if err := cmd.RegisterFlagCompletionFunc(flag, offer); err != nil {
+			panic(err) // the flag is this program's own
+		}
+	}
 }
 
 func causeFlag(cmd *cobra.Command, into *string) {
@@ -95,6 +104,7 @@ func (c *chaos) reset() *cobra.Command {
 		Args: noArgs,
 	}
 	target.add(cmd.Flags())
+	c.completeTarget(cmd)
 	causeFlag(cmd, &ask.Cause)
 	cmd.Flags().StringVar(&ask.Reason, "reason", "", "a `TEXT` for the host's log")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -144,6 +154,7 @@ filter it is the next request that does. kalpa chaos points lists the points.`,
 	flags.IntVar(&ask.Skip, "skip", 0, "let so `MANY` requests pass first")
 	flags.IntVar(&times, "times", 1, "how `OFTEN` it strikes; -1: without end")
 	flags.StringVar(&ask.Hold, "hold", "", "a `TIME` for which the object stands still at the point before it is struck")
+	c.completeTarget(cmd)
 	complete(cmd, "at", actor.Points())
 	complete(cmd, "scope", actor.Scopes())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -258,7 +269,7 @@ func (c *chaos) points() *cobra.Command {
 				all = append(all, point{p.String(), p.Sentence()})
 				rows = append(rows, []string{p.String(), p.Sentence()})
 			}
-			return c.out.print(cmd.OutOrStdout(), all, func(w io.Writer) { table(w, rows...) })
+			return c.which.out.print(cmd.OutOrStdout(), all, func(w io.Writer) { table(w, rows...) })
 		},
 	}
 }
@@ -280,7 +291,7 @@ func (c *chaos) causes() *cobra.Command {
 				all = append(all, cause{c.String(), c.Transient(), c.Sentence()})
 				rows = append(rows, []string{c.String(), map[bool]string{true: "yes", false: "no"}[c.Transient()], c.Sentence()})
 			}
-			return c.out.print(cmd.OutOrStdout(), all, func(w io.Writer) { table(w, rows...) })
+			return c.which.out.print(cmd.OutOrStdout(), all, func(w io.Writer) { table(w, rows...) })
 		},
 	}
 }
@@ -365,9 +376,22 @@ func blow(ctx context.Context, host *admin.Client, ask admin.Reset, every time.D
 	}
 }
 
+// host is the one that flags and environment name; where they name none, that of the
+// usual data folder, or the one at the usual address.
+func (c *chaos) host() (*admin.Client, error) {
+	if c.which.data == "" || c.which.admin.address != "" {
+		return c.which.admin.client()
+	}
+	t, err := c.which.open(running)
+	if err != nil {
+		return nil, err
+	}
+	return t.Client, nil
+}
+
 // talk asks the host for something and prints it.
 func talk[T any](c *chaos, cmd *cobra.Command, ask func(context.Context, *admin.Client) (*T, error), text func(io.Writer, *T)) error {
-	host, err := c.host.client()
+	host, err := c.host()
 	if err != nil {
 		return err
 	}
@@ -375,5 +399,5 @@ func talk[T any](c *chaos, cmd *cobra.Command, ask func(context.Context, *admin.
 	if err != nil {
 		return err
 	}
-	return c.out.print(cmd.OutOrStdout(), answer, func(w io.Writer) { text(w, answer) })
+	return c.which.out.print(cmd.OutOrStdout(), answer, func(w io.Writer) { text(w, answer) })
 }

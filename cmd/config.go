@@ -43,7 +43,7 @@ the configuration names are read, and not shown.
 
 Exit codes: 0 nothing is wrong, 2 something is.`,
 		Example: `  kalpa config check --config kalpa.yaml`,
-		Args:    command,
+		Args:    command, DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, notes, err := f.load(args)
 			v := checked{Notes: notes}
@@ -79,7 +79,7 @@ and behind it where it comes from. What is printed can be used as a file, but fo
 secrets, in whose place there are asterisks.`,
 		Example: `  kalpa config show --config kalpa.yaml
   KALPA_IDLE_TIMEOUT=1m kalpa config show --output json`,
-		Args: command,
+		Args: command, DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := f.load(args)
 			if err != nil {

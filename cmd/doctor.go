@@ -55,8 +55,9 @@ func newDoctor() *cobra.Command {
 		Use: "doctor", Short: "Look at the machine and the configuration: ports, limits, disk, clock, versions", Args: noArgs,
 		Long: `doctor looks at what a host needs of its machine and says what is wanting. It changes
 nothing, but for a small file in the data folder (or where that would be) that it writes
-and removes, to see how long the disk takes. Where the host is and what it keeps is read as serve
-would: from the file and KALPA_ variables, less the flags here.
+and removes, to see how long the disk takes. The address and the data folder are those
+that serve would have of the configuration file and KALPA_ variables, unless flags say
+otherwise.
 
 Exit codes: 0 nothing is wrong, or there are warnings; 1 there is a problem with which
 no host would work; 2 the command line is wrong.`,

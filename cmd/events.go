@@ -22,7 +22,8 @@ func newEvents() *cobra.Command {
 		Long: `events prints what happens on a running host as it happens, until it is interrupted: one
 line for each event; with --output json, one JSON object.
 
-` + targetRule,
+` + hostRule,
+		Example: "  kalpa events --past\n  kalpa events --output json | grep execution.lost",
 	}
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&past, "past", false, "begin with the latest "+strconv.Itoa(admin.MaxEvents)+", as far as the host remembers them")

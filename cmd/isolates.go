@@ -29,6 +29,7 @@ func newIsolates() *cobra.Command {
 	var ask admin.Reset
 	reset := &cobra.Command{
 		Use: "reset NUMBER", Short: "Reset an isolate: all of its objects lose their memory, and none its storage", Args: takes("NUMBER"),
+		Example: "  kalpa isolates reset 2 --cause memory_limit",
 	}
 	causeFlag(reset, &ask.Cause)
 	reset.Flags().StringVar(&ask.Reason, "reason", "", "a `TEXT` for the host's log")
@@ -44,7 +45,7 @@ func newIsolates() *cobra.Command {
 			})
 	}
 	return group("isolates", "List the isolates of a running host, reset one",
-		"isolates shows the groups of objects that share a heap and are reset together.", f, list, reset)
+		"isolates shows the groups of objects that share a heap and are reset together.", hostRule, f, list, reset)
 }
 
 func bytesOf(n int64) string {

@@ -17,7 +17,7 @@ func newObjects() *cobra.Command {
 	return group("objects", "List objects, look into them, move and delete them",
 		`objects shows what is stored of objects of any class; sessions are those of the class
 mcp-session.`,
-		f, objectsList(f), objectsShow(f), objectsExport(f), objectsImport(f), objectsDelete(f))
+		targetRule, f, objectsList(f), objectsShow(f), objectsExport(f), objectsImport(f), objectsDelete(f))
 }
 
 func objectsList(f *whichFlags) *cobra.Command {
@@ -87,7 +87,7 @@ func objectsShow(f *whichFlags) *cobra.Command {
 		Long: `show prints what is stored of an object. Keys and values are printed as Go writes texts;
 of long values there is the beginning. kalpa objects export has all of them whole.`,
 	}
-	cmd.Flags().IntVar(&limit, "limit", admin.DefaultPage, "at most so `MANY` rows, 1000 at most")
+	cmd.Flags().IntVar(&limit, "limit", admin.DefaultPage, "list `N` rows at most, and no more than 1000")
 	cmd.Flags().StringVar(&after, "after", "", "the rows after this `PLACE`, which the page before has named")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return with(f, cmd, looking, func(ctx context.Context, t *target) (*admin.ObjectDetail, error) {
@@ -191,6 +191,7 @@ func objectsImport(f *whichFlags) *cobra.Command {
 		Use: "import [FILE]", Short: "Make an object of what export has written",
 		Long: `import makes an object of what kalpa objects export has written, in one commit; from
 stdin without a FILE. One that exists is left alone unless --replace is given.`,
+		Example: "  kalpa objects import a.ndjson --replace",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return takes("FILE")(cmd, args)

@@ -21,7 +21,7 @@ func newSessions() *cobra.Command {
 		`sessions shows what the host has of its clients' sessions. A session is there whether it
 is in memory or not: resident (it has a runtime), active (in memory, without one),
 resting (in storage alone), ended (over, and about to go), or unreadable.`,
-		f, sessionsList(f), sessionsShow(f), sessionsEnd(f), sessionsDispose(f))
+		targetRule, f, sessionsList(f), sessionsShow(f), sessionsEnd(f), sessionsDispose(f))
 }
 
 func sessionsList(f *whichFlags) *cobra.Command {
@@ -93,6 +93,9 @@ func stamp(at time.Time) string {
 func sessionsShow(f *whichFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Show all that can be seen of a session", Args: takes("ID"), ValidArgsFunction: f.sessionIDs(false),
+		Long: `show prints what a session is doing: whose it is, which requests it owes an answer and
+since when, what its streams hold. ID is what its client sends as Mcp-Session-Id.`,
+		Example: "  kalpa sessions show mjbblt2xb6jh6rzhxc4ujuif3h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(f, cmd, looking, func(ctx context.Context, t *target) (*admin.SessionDetail, error) { return t.Session(ctx, args[0]) },
 				func(w io.Writer, s *admin.SessionDetail) {

@@ -18,7 +18,7 @@ func newStatus() *cobra.Command {
 	f := &whichFlags{}
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show what a running host is doing, in figures", Args: noArgs,
-		Long: "status prints the figures of a running host.\n\n" + targetRule,
+		Long: "status prints the figures of a running host.\n\n" + hostRule,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(f, cmd, running, func(ctx context.Context, t *target) (*hostStatus, error) {
 				overview, err := t.Overview(ctx, false)

@@ -31,6 +31,11 @@ folder that --data or $KALPA_DATA names (default ` + config.DefaultData + `): th
 open is asked, which it finds by itself; if none has, the store is opened for the
 moment.`
 
+// hostRule is the same of a command that is about a running host alone.
+const hostRule = `It asks the host that --admin or $KALPA_ADMIN names. Without one it asks the host that
+has the data folder open which --data or $KALPA_DATA names (default ` + config.DefaultData + `). There
+has to be one that runs.`
+
 // reach is what a command needs of what it is about.
 type reach uint8
 
@@ -49,7 +54,6 @@ type whichFlags struct {
 
 func (f *whichFlags) add(set *pflag.FlagSet) {
 	f.admin.add(set)
-	set.Lookup("admin").Usage = "ask the host with this admin `ADDRESS` (default $" + adminVariable + ")"
 	set.StringVar(&f.data, "data", "", "the data `FOLDER` (default $"+dataVariable+" or "+config.DefaultData+")")
 	f.out.add(set)
 }
@@ -223,7 +227,7 @@ type pageFlags struct {
 }
 
 func (p *pageFlags) add(set *pflag.FlagSet, limit int, after string) {
-	set.IntVar(&p.limit, "limit", limit, "at most so `MANY`")
+	set.IntVar(&p.limit, "limit", limit, "list `N` at most")
 	set.StringVar(&p.after, "after", "", after)
 	set.BoolVar(&p.all, "all", false, "all of them, however many there are")
 }
@@ -293,9 +297,9 @@ func dash(s string) string {
 }
 
 // group is a command that has others below it and does nothing itself.
-func group(use, short, long string, f *whichFlags, below ...*cobra.Command) *cobra.Command {
+func group(use, short, long, rule string, f *whichFlags, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long + "\n\n" + targetRule,
+		Use: use, Short: short, Long: long + "\n\n" + rule,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
