@@ -87,6 +87,8 @@ func happyPath(t *testing.T, h *host, a *txtar.Archive) []byte {
 var (
 	sessionHeader = regexp.MustCompile(`(?m)^Mcp-Session-Id: (\S+)$`)
 	dateHeader    = regexp.MustCompile(`(?m)^Date: .*$`)
+	// A body has a length or comes in chunks, as it was flushed.
+	framing = regexp.MustCompile(`(?m)^(Content-Length: \d+|Transfer-Encoding: chunked)\n`)
 	// A session's id is 26 characters, a stream's 13 and a letter; the epoch of an
 	// event is the host's boot and a counter.
 	mintedSession = regexp.MustCompile(`(?m)^Mcp-Session-Id: [a-z2-7]{26}$`)
@@ -98,6 +100,7 @@ type minted struct{ numbers map[string]int }
 
 func (m *minted) normal(response string) string {
 	response = dateHeader.ReplaceAllString(response, "Date: DATE")
+	response = framing.ReplaceAllString(response, "")
 	number := func(id string) string {
 		if m.numbers[id] == 0 {
 			m.numbers[id] = len(m.numbers) + 1
@@ -111,8 +114,8 @@ func (m *minted) normal(response string) string {
 }
 
 // rawExchange sends the bytes of a request over a connection of their own, and
-// returns those of the response: as they came, but for line ends and for the borders
-// of chunks, which depend on what was flushed together.
+// returns those of the response: as they came, but for line ends and for chunks, which
+// depend on what was flushed together.
 func rawExchange(t *testing.T, h *host, request string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", h.address())

@@ -34,7 +34,10 @@
 // Nothing is sent before the session has confirmed that it has the request in
 // storage. Events are written as they come, flushed once for all that came
 // together, and each flush is confirmed to the session, which only then may
-// forget them. A stream on which nothing was written for KeepAlive carries a
+// forget them. The head of a POST's stream waits up to Hold for what the session says
+// first: so a quick answer to a client of a revision without resumption from the
+// beginning is one write, of known length. An event id is never held: the client that
+// has it can come back. A stream on which nothing was written for KeepAlive carries a
 // comment.
 //
 // With Options.JSON a request whose answer is the first that is said about it is

@@ -17,7 +17,7 @@ func (x *exchange) reply(document []byte) error {
 	h.Set("Content-Length", strconv.Itoa(len(document)))
 	h.Set(headerSession, x.id)
 	x.w.WriteHeader(http.StatusOK)
-	out := &sse{w: x.w, rc: http.NewResponseController(x.w), limit: x.f.o.WriteLimit}
+	out := &sse{w: x.w, rc: http.NewResponseController(x.w), limit: x.f.o.WriteLimit, begun: true}
 	if err := out.through(document); err != nil {
 		return err
 	}

@@ -47,6 +47,8 @@ type exchange struct {
 	socket *session.Socket
 	out    *sse   // nil until the session has opened the stream
 	last   string // the last event that was written
+	unsaid bool   // something is written that has not been flushed
+	newer  bool   // last has not been confirmed to the session
 	opened bool   // the session has taken the exchange
 	// withheld: an answer that is not owed was kept back.
 	withheld bool
@@ -61,6 +63,7 @@ type exchange struct {
 	parked bool   // the front is closing, and has asked for this one to be parked
 
 	openBy    time.Time // the session must have said what becomes of the exchange
+	holdTill  time.Time // the head is flushed, though nothing has been said; zero: it waits for nothing
 	quietTill time.Time // a keep-alive is due
 	parkAt    time.Time // the stream is old
 	expireAt  time.Time // what is owed has run out of time
@@ -171,9 +174,13 @@ func (x *exchange) take() (over bool) {
 		}
 		if d.Opening.Streaming {
 			x.openBy = time.Time{}
-			if x.brief {
+			switch {
+			case x.brief:
 				x.quietTill = x.now().Add(x.f.o.KeepAlive)
-			} else {
+			case x.out == nil && x.owes != nil && x.f.o.Hold > 0:
+				x.holdTill = x.now().Add(x.f.o.Hold)
+				fallthrough
+			default:
 				x.start()
 			}
 		} else if x.openBy.IsZero() {
@@ -181,15 +188,17 @@ func (x *exchange) take() (over bool) {
 		}
 	}
 	wrote, err := x.write(d.Frames)
-	if err == nil && !x.told && (wrote || d.Opening != nil && x.out != nil) {
-		err = x.flush()
+	x.newer = x.newer || wrote
+	x.unsaid = x.unsaid || wrote || d.Opening != nil && x.out != nil
+	if err == nil && x.unsaid && (x.holdTill.IsZero() || d.End != nil) {
+		if d.End != nil && d.End.Kind == session.Final && x.opened && !x.told {
+			x.out.whole()
+		}
+		err = x.flush(d.End == nil || d.End.Kind != session.Broken)
 	}
 	if err != nil {
 		x.cut(err)
 		return true
-	}
-	if wrote && (x.told || d.End == nil || d.End.Kind != session.Broken) {
-		_ = x.send(&session.Flushed{Socket: x.socket, Event: x.last}) // unconfirmed events are only kept longer
 	}
 	if x.told {
 		if d.End == nil {
@@ -267,6 +276,9 @@ func (x *exchange) write(frames []session.Frame) (wrote bool, err error) {
 		if f.Answers != "" {
 			x.answer(f.Data)
 		}
+		if len(x.owes) > 0 {
+			x.holdTill = time.Time{} // else the end is about to come
+		}
 		if err := x.out.event(f.ID, f.Data); err != nil {
 			return wrote, err
 		}
@@ -278,13 +290,23 @@ func (x *exchange) write(frames []session.Frame) (wrote bool, err error) {
 	return wrote, nil
 }
 
-// flush sends what is written. From here on the next keep-alive is counted.
-func (x *exchange) flush() error {
-	x.quietTill = x.now().Add(x.f.o.KeepAlive)
-	if err := x.r.Context().Err(); err != nil {
-		return err // the system would take it, and nobody would read it
+// flush sends what is written, and confirms that to a session that is there to hear
+// it. From here on the next keep-alive is counted.
+func (x *exchange) flush(there bool) error {
+	x.quietTill, x.holdTill = x.now().Add(x.f.o.KeepAlive), time.Time{}
+	if !x.told {
+		if err := x.r.Context().Err(); err != nil {
+			return err // the system would take it, and nobody would read it
+		}
+		if err := x.out.flush(); err != nil {
+			return err
+		}
 	}
-	return x.out.flush()
+	if there && x.newer {
+		_ = x.send(&session.Flushed{Socket: x.socket, Event: x.last}) // unconfirmed events are only kept longer
+	}
+	x.unsaid, x.newer = false, false
+	return nil
 }
 
 // cut ends an exchange whose client does not read, or is gone.
@@ -307,7 +329,7 @@ func (x *exchange) refused(no *session.Refusal) bool {
 // arm sets the timer to the earliest deadline.
 func (x *exchange) arm() {
 	var first time.Time
-	for _, t := range [...]time.Time{x.openBy, x.quietTill, x.parkAt, x.expireAt, x.asked.by, x.link.next()} {
+	for _, t := range [...]time.Time{x.openBy, x.holdTill, x.quietTill, x.parkAt, x.expireAt, x.asked.by, x.link.next()} {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
 			first = t
 		}
@@ -321,6 +343,12 @@ func (x *exchange) arm() {
 func (x *exchange) due() (over bool) {
 	now := x.now()
 	past := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
+	if past(x.holdTill) {
+		if err := x.flush(x.opened); err != nil {
+			x.cut(err)
+			return true
+		}
+	}
 	switch {
 	case past(x.asked.by):
 		x.alone(x.asked.why)
@@ -342,7 +370,7 @@ func (x *exchange) due() (over bool) {
 	if past(x.quietTill) && (x.out != nil || x.brief) {
 		x.start() // a brief one takes too long to say nothing
 		x.out.comment("keepalive")
-		if err := x.flush(); err != nil {
+		if err := x.flush(x.opened); err != nil {
 			x.cut(err)
 			return true
 		}

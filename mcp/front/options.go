@@ -71,6 +71,10 @@ type Options struct {
 	// KeepAlive is the longest silence on a stream before a comment is written.
 	// Default and maximum 25 s.
 	KeepAlive time.Duration
+	// Hold is how long the head of a POST's stream waits for what is said on it, be it an
+	// event id, so that a quick answer goes out in one piece. Default 50 ms; negative: it
+	// does not wait.
+	Hold time.Duration
 	// StreamAge is how long a GET stream lives before it is parked and the client has
 	// to resume it. Default 30 min.
 	StreamAge time.Duration
@@ -127,6 +131,7 @@ func (o Options) withDefaults() Options {
 	set(&o.MaxStreams, 10_000)
 	set(&o.Pending, session.DefaultPending)
 	set(&o.KeepAlive, MaxKeepAlive)
+	set(&o.Hold, 50*time.Millisecond)
 	set(&o.StreamAge, 30*time.Minute)
 	set(&o.Retry, time.Second)
 	set(&o.OpeningLimit, 15*time.Second)

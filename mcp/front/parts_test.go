@@ -43,7 +43,7 @@ func TestValidateReportsAll(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	got := Options{}.withDefaults()
 	got.Clock, got.Logger = nil, nil
-	const want = "MaxBody:16777216 MaxBodies:536870912 MaxBatch:100 MaxStreams:10000 Pending:8388608 KeepAlive:25s StreamAge:30m0s Retry:1s " +
+	const want = "MaxBody:16777216 MaxBodies:536870912 MaxBatch:100 MaxStreams:10000 Pending:8388608 KeepAlive:25s Hold:50ms StreamAge:30m0s Retry:1s " +
 		"OpeningLimit:15s AttachLimit:750ms MaxAttaching:256 AttachWait:15s BodyLimit:30s WriteLimit:30s"
 	if s := fmt.Sprintf("%+v", got); !strings.Contains(s, want) {
 		t.Errorf("got %s", s)

@@ -15,6 +15,7 @@ type sse struct {
 	rc    *http.ResponseController
 	limit time.Duration
 	buf   *[]byte // gathered and not yet written; from buffers
+	begun bool    // the head has been written
 }
 
 const (
@@ -24,14 +25,13 @@ const (
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// newSSE begins the response: status and headers. Nothing is sent before flush.
+// newSSE prepares the response. Nothing is sent before flush.
 func newSSE(w http.ResponseWriter, session string, limit time.Duration) *sse {
 	h := w.Header()
 	h.Set("Content-Type", typeStream)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // else nginx gathers events
 	h.Set(headerSession, session)
-	w.WriteHeader(http.StatusOK)
 	return &sse{w: w, rc: http.NewResponseController(w), limit: limit, buf: buffers.Get().(*[]byte)}
 }
 
@@ -85,6 +85,14 @@ func (s *sse) retry(d time.Duration) {
 	*s.buf = append(*s.buf, "\n\n"...)
 }
 
+// whole says that nothing will be written after what is gathered. If that is all there
+// ever was, the response has a length and goes out in one piece.
+func (s *sse) whole() {
+	if !s.begun {
+		s.w.Header().Set("Content-Length", strconv.Itoa(len(*s.buf)))
+	}
+}
+
 // flush sends all that has been written, the headers too.
 func (s *sse) flush() error {
 	if err := s.write(); err != nil {
@@ -101,6 +109,10 @@ func (s *sse) write() error {
 }
 
 func (s *sse) through(b []byte) error {
+	if !s.begun {
+		s.begun = true
+		s.w.WriteHeader(http.StatusOK)
+	}
 	for len(b) > 0 {
 		n := min(len(b), writeAtOnce)
 		s.deadline()

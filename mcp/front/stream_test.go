@@ -46,6 +46,7 @@ type served struct {
 func serve(t *testing.T, o Options, sessions sessionsFunc) *served {
 	clk := clock.NewFake(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	o.Sessions, o.Server, o.Clock, o.Logger = sessions, "demo", clk, slog.New(slog.DiscardHandler)
+	set(&o.Hold, -1) // most tests want to see the head by itself
 	f, err := New(o)
 	if err != nil {
 		t.Fatal(err)

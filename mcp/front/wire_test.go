@@ -69,6 +69,7 @@ func playWire(t *testing.T, file string) {
 		}
 		setOption(t, &o, name, value)
 	}
+	set(&o.Hold, -1) // else what comes together depends on how fast it is
 	f, err := New(o)
 	if err != nil {
 		t.Fatal(err)
