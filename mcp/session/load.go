@@ -43,6 +43,7 @@ func (s *state) load(src source, why func(epoch uint64) Loss, now time.Time, o *
 		return nil
 	}
 	s.cfg = s.configured(s.meta.Server)
+	s.activeStored = s.active
 	if s.active.IsZero() {
 		s.active = s.meta.Created
 	}

@@ -418,7 +418,12 @@ func cancelled(out int64) wire.Message {
 
 var errBuildTimeout = fmt.Errorf("it was not ready within the build time-out")
 
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	if len(m) == 0 {
+		return nil // as most are, each turn
+	}
+	return slices.Sorted(maps.Keys(m))
+}
 
 func mustParse(b []byte) wire.Message {
 	m, err := wire.Parse(b)

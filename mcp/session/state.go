@@ -21,15 +21,16 @@ type state struct {
 	cfg     *Server // nil when the server is not configured any more
 	log     *slog.Logger
 
-	meta        *meta // nil: there is no such session
-	initParams  []byte
-	result      []byte
-	initialized []byte
-	level       []byte
-	subs        map[string][]byte
-	repeatable  map[string]bool // tools whose lost calls may be run again; nil: nothing is known
-	active      time.Time       // the last request, reply or answer
-	now         time.Time       // of the step
+	meta         *meta // nil: there is no such session
+	initParams   []byte
+	result       []byte
+	initialized  []byte
+	level        []byte
+	subs         map[string][]byte
+	repeatable   map[string]bool // tools whose lost calls may be run again; nil: nothing is known
+	active       time.Time       // the last request, reply or answer
+	activeStored time.Time       // as the row has it
+	now          time.Time       // of the step
 
 	streams map[string]*stream
 	sockets map[*Socket]*stream

@@ -111,10 +111,17 @@ func (s *state) touch(st *stream) {
 	}
 }
 
+// activityGrain is how much earlier than it was an incarnation may take the last use to
+// be of a session that it finds in storage: less is not worth a row with every message.
+const activityGrain = time.Second
+
 // activity notes that a request or a reply was seen.
 func (s *state) activity(now time.Time, o *out) {
 	s.active = now
-	o.put(keyActivity, encode(now))
+	if d := now.Sub(s.activeStored); d < 0 || d >= activityGrain {
+		s.activeStored = now
+		o.put(keyActivity, encode(now))
+	}
 }
 
 // refuse answers an event with a status and an error, and nothing else.

@@ -29,7 +29,6 @@ func (s *state) append(st *stream, m wire.Message, answers wire.ID, o *out) {
 	o.put(eventKey(st.last), m.Bytes())
 	st.bytes += n
 	s.logBytes += n
-	s.touch(st)
 	if st.socket != nil && !st.replaying {
 		o.do(push{st.socket, Frame{ID: st.last.String(), Data: m.Bytes(), Answers: answers}})
 		st.sent = st.last

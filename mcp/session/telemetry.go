@@ -70,6 +70,7 @@ type telemetry struct {
 
 	mu        sync.Mutex
 	residents map[int]int64 // by isolate
+	labels    map[series]seriesLabels
 }
 
 // buckets of request durations, in seconds: the convention's.
@@ -82,7 +83,7 @@ func newTelemetry(c clock.Clock, tp trace.TracerProvider, mp metric.MeterProvide
 	if mp == nil {
 		mp = otel.GetMeterProvider()
 	}
-	t := &telemetry{clock: c, tracer: tp.Tracer(scope), residents: map[int]int64{}}
+	t := &telemetry{clock: c, tracer: tp.Tracer(scope), residents: map[int]int64{}, labels: map[series]seriesLabels{}}
 	m := mp.Meter(scope)
 	note := func(e error) {
 		if err == nil {
@@ -183,17 +184,41 @@ func (t *telemetry) settled(server string, all []settlement, now time.Time) {
 	}
 	for _, e := range all {
 		outcome, kind := e.outcome()
-		method := bounded(e.method)
-		count := []attribute.KeyValue{labelServer.String(server), labelMethod.String(method), labelOutcome.String(outcome)}
-		if outcome == outcomeLost {
-			count = append(count, labelReason.String(e.lost))
+		k := series{server, bounded(e.method), outcome, e.lost, kind}
+		t.mu.Lock()
+		labels, known := t.labels[k]
+		if !known {
+			labels = k.labels()
+			t.labels[k] = labels
 		}
-		t.requests.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(count...)))
-		about := []attribute.KeyValue{labelServer.String(server), keyMethod.String(method)}
-		if kind != "" {
-			about = append(about, labelError.String(kind))
-		}
-		t.duration.Record(ctx, max(now.Sub(e.at), 0).Seconds(), metric.WithAttributeSet(attribute.NewSet(about...)))
+		t.mu.Unlock()
+		t.requests.Add(ctx, 1, labels.count...)
+		t.duration.Record(ctx, max(now.Sub(e.at), 0).Seconds(), labels.duration...)
+	}
+}
+
+// series is all that tells settled requests apart in metrics. There are few: servers
+// are configured, and the rest is bounded.
+type series struct{ server, method, outcome, lost, kind string }
+
+// seriesLabels are the attributes of a series, which are made once.
+type seriesLabels struct {
+	count    []metric.AddOption
+	duration []metric.RecordOption
+}
+
+func (k series) labels() seriesLabels {
+	count := []attribute.KeyValue{labelServer.String(k.server), labelMethod.String(k.method), labelOutcome.String(k.outcome)}
+	if k.outcome == outcomeLost {
+		count = append(count, labelReason.String(k.lost))
+	}
+	about := []attribute.KeyValue{labelServer.String(k.server), keyMethod.String(k.method)}
+	if k.kind != "" {
+		about = append(about, labelError.String(k.kind))
+	}
+	return seriesLabels{
+		[]metric.AddOption{metric.WithAttributeSet(attribute.NewSet(count...))},
+		[]metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(about...))},
 	}
 }
 
