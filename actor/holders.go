@@ -46,7 +46,7 @@ func (i *isolate) holders(most int) []Holder {
 	for inc := range i.members {
 		see(inc, false)
 	}
-	// In any order, as above.
+	// In any order: so are they.
 	for inc := range i.abandoned {
 		see(inc, true)
 	}
