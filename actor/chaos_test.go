@@ -245,8 +245,8 @@ func TestNamesOfCausesPointsAndScopes(t *testing.T) {
 	_, cause := actor.ParseCause("overloaded")
 	_, point := actor.ParsePoint("")
 	_, scope := actor.ParseScope("world")
-	if err := errors.Join(cause, point, scope); strings.Count(err.Error(), "is not a") != 3 {
-		t.Error(err)
+	if err := errors.Join(cause, point, scope); strings.Count(err.Error(), "is not a") != 3 || !strings.Contains(err.Error(), `"superseded"`) || !strings.Contains(err.Error(), `"after-commit"`) || !strings.Contains(err.Error(), `"isolate"`) {
+		t.Error(err) // it names those that there are
 	}
 }
 

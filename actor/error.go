@@ -118,7 +118,11 @@ func ParseCause(name string) (Cause, error) {
 			return Cause(c), nil
 		}
 	}
-	return NoCause, fmt.Errorf("%q is not a cause of resets; the causes are %q", name, Causes())
+	var names []string
+	for _, c := range Causes() {
+		names = append(names, c.String())
+	}
+	return NoCause, fmt.Errorf("%q is not a cause of resets; the causes are %q", name, names)
 }
 
 // Error says what failed, on which incarnation of which object, and why.

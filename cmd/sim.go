@@ -77,8 +77,19 @@ wrong, 3 something did not hold, 4 two runs of one seed were not the same.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s.stdout, s.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 		s.profileGiven = flags.Changed("profile")
+		for _, name := range []string{"seed", "seeds", "plan"} {
+			if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
+				return &usageError{err: fmt.Errorf("--%s is empty", name), hint: "leave it out for any seed"}
+			}
+		}
 		if err := s.prepare(); err != nil {
 			return err
+		}
+		// What is found takes its time, and is to have where to go.
+		for _, file := range s.files() {
+			if err := writable(file); err != nil {
+				return err
+			}
 		}
 		switch {
 		case s.shrink:
@@ -182,6 +193,39 @@ func readPlan(file string) (*sim.Plan, error) {
 	return sim.ReadPlan(f)
 }
 
+// files are those that will be written whatever the run comes to.
+func (s *simulation) files() (files []string) {
+	if s.html != "" {
+		files = append(files, s.html)
+	}
+	if s.shrink {
+		files = append(files, s.smallPlan())
+	}
+	return files
+}
+
+// smallPlan is where what --shrink finds goes.
+func (s *simulation) smallPlan() string {
+	return cmp.Or(s.writePlan, fmt.Sprintf("kalpa-sim-%s-%d-small.plan", s.profile, s.first))
+}
+
+// writable: the file can be written. It stays as it is.
+func writable(file string) error {
+	if file == "-" {
+		return nil
+	}
+	_, before := os.Stat(file)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	err = f.Close()
+	if os.IsNotExist(before) {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
+}
+
 // writePlanTo writes a plan to a file, or to stdout for "-".
 func (s *simulation) writePlanTo(file string, p *sim.Plan) error {
 	if file == "-" {
@@ -247,61 +291,61 @@ func (s *simulation) run(ctx context.Context) error {
 	switch {
 	case err != nil && !differs:
 		return err
-	case err == nil && ctx.Err() != nil:
+	case err == nil && ctx.Err() != nil && len(total.Failed) == 0:
 		return fmt.Errorf("interrupted after %d of %d seeds", total.Seeds, s.last-s.first+1)
 	}
 	slices.SortFunc(total.Failed, func(a, b *sim.Result) int { return cmp.Compare(a.Plan.Seed, b.Plan.Seed) })
 	r.take(total, traces)
-	if err := s.keepEvidence(r, total, diverged); err != nil {
-		return err
-	}
+	s.keepEvidence(r, total, diverged)
 	if err := s.out.print(s.stdout, r, r.text); err != nil {
 		return err
 	}
+	var drawn error
 	if s.html != "" {
-		if err := s.draw(total); err != nil {
-			return err
-		}
+		drawn = s.draw(total)
 	}
+	var code int
 	switch {
 	case differs:
-		return exitError(ExitDiverged)
+		code = ExitDiverged
 	case len(total.Failed) > 0, s.broken == nil && r.lacks():
-		return exitError(ExitViolation)
+		code = ExitViolation
+	default:
+		return drawn
 	}
-	return nil
+	if drawn != nil { // what was found counts for more
+		report(s.stderr, drawn)
+	}
+	return exitError(code)
 }
 
 // keepEvidence writes the plans of what failed to files, and adds to the report how to
 // see it again.
-func (s *simulation) keepEvidence(r *simReport, total *sim.Total, diverged *sim.DivergedError) error {
+func (s *simulation) keepEvidence(r *simReport, total *sim.Total, diverged *sim.DivergedError) {
 	for _, f := range total.Failed {
-		file, err := s.keep(f.Plan)
-		if err != nil {
-			return err
-		}
+		plan, again := s.keep(f.Plan)
 		r.Failures = append(r.Failures, simFailure{
 			Seed: f.Plan.Seed, Invariant: f.Violation.Invariant, Text: f.Violation.Text, Step: f.Violation.Step, At: seconds(f.Violation.At), Events: f.Notes,
-			Plan: file, Replay: s.command("--plan", file), Shrink: s.command("--plan", file, "--shrink"),
+			keptPlan: plan, Replay: s.command(again...), Shrink: s.command(append(again, "--shrink")...),
 		})
 	}
 	if diverged != nil {
-		file, err := s.keep(diverged.Plan)
-		if err != nil {
-			return err
-		}
-		r.Diverged = &simDivergence{Seed: diverged.Plan.Seed, Step: diverged.Step, Plan: file, Replay: s.command("--plan", file, "--verify")}
+		plan, again := s.keep(diverged.Plan)
+		r.Diverged = &simDivergence{Seed: diverged.Plan.Seed, Step: diverged.Step, keptPlan: plan, Replay: s.command(append(again, "--verify")...)}
 	}
-	return nil
 }
 
-// keep writes a plan to a file, if it did not come from one.
-func (s *simulation) keep(p *sim.Plan) (file string, err error) {
+// keep writes a plan to a file, if it did not come from one, and says with which flags
+// it is run again: where it can't be written, its seed gives the same.
+func (s *simulation) keep(p *sim.Plan) (kept keptPlan, again []string) {
 	if s.planFile != "" {
-		return s.planFile, nil
+		return keptPlan{Plan: s.planFile}, []string{"--plan", s.planFile}
 	}
-	file = fmt.Sprintf("kalpa-sim-%s-%d.plan", p.Profile, p.Seed)
-	return file, s.writePlanTo(file, p)
+	file := fmt.Sprintf("kalpa-sim-%s-%d.plan", p.Profile, p.Seed)
+	if err := s.writePlanTo(file, p); err != nil {
+		return keptPlan{PlanError: err.Error()}, []string{"--seed", fmt.Sprint(p.Seed), "--profile", p.Profile}
+	}
+	return keptPlan{Plan: file}, []string{"--plan", file}
 }
 
 // command is the command line that does something with what failed.
@@ -335,10 +379,7 @@ func (s *simulation) runShrink(ctx context.Context) error {
 		return ctx.Err() == nil && err == nil && failsAlike(r, first)
 	})
 	bar.clear()
-	s.plan, s.planFile = small, s.writePlan
-	if s.planFile == "" {
-		s.planFile = fmt.Sprintf("kalpa-sim-%s-%d-small.plan", p.Profile, p.Seed)
-	}
+	s.plan, s.planFile = small, s.smallPlan()
 	if err := s.writePlanTo(s.planFile, small); err != nil {
 		return err
 	}

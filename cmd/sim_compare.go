@@ -41,6 +41,11 @@ object's alarm. Without it runtimes that nobody uses stay for ever.`,
 		if err != nil {
 			return &usageError{err: fmt.Errorf("--profile: %w", err)}
 		}
+		if html != "" {
+			if err := writable(html); err != nil {
+				return err
+			}
+		}
 		with, err := sim.Run(p, sim.Options{Record: true})
 		if err != nil {
 			return err

@@ -59,16 +59,29 @@ type simFailure struct {
 	Step      uint64   `json:"step"`
 	At        float64  `json:"at_seconds"`
 	Events    []string `json:"events"`
-	Plan      string   `json:"plan"`
-	Replay    string   `json:"replay"`
-	Shrink    string   `json:"shrink"`
+	keptPlan
+	Replay string `json:"replay"`
+	Shrink string `json:"shrink"`
+}
+
+// keptPlan is where the plan of a run is.
+type keptPlan struct {
+	Plan      string `json:"plan"`                 // the file; empty: it could not be written
+	PlanError string `json:"plan_error,omitempty"` // and why
+}
+
+func (k keptPlan) String() string {
+	if k.PlanError != "" {
+		return "not written: " + k.PlanError
+	}
+	return k.Plan
 }
 
 // simDivergence is a seed whose two runs were not the same.
 type simDivergence struct {
-	Seed   uint64 `json:"seed"`
-	Step   uint64 `json:"step"`
-	Plan   string `json:"plan"`
+	Seed uint64 `json:"seed"`
+	Step uint64 `json:"step"`
+	keptPlan
 	Replay string `json:"replay"`
 }
 
@@ -134,7 +147,7 @@ func (r *simReport) text(w io.Writer) {
 	switch {
 	case r.Diverged != nil:
 		line("DIVERGED", "seed %d: two runs differ from step %d on", r.Diverged.Seed, r.Diverged.Step)
-		line("plan", "%s", r.Diverged.Plan)
+		line("plan", "%s", r.Diverged.keptPlan)
 		line("replay", "%s", r.Diverged.Replay)
 	case len(r.Failures) > 0:
 		r.failures(w, line)
@@ -164,7 +177,7 @@ func (r *simReport) failures(w io.Writer, line func(head, format string, a ...an
 		fmt.Fprintln(w, "  "+e)
 	}
 	fmt.Fprintln(w)
-	line("plan", "%s", f.Plan)
+	line("plan", "%s", f.keptPlan)
 	line("replay", "%s", f.Replay)
 	line("shrink", "%s", f.Shrink)
 }

@@ -28,13 +28,13 @@ func TestTheReportOfASimulation(t *testing.T) {
 	failed.Failures = []simFailure{
 		{
 			Seed: 3, Invariant: "I7", Text: "session x has a runtime, and no alarm is armed", Step: 223, At: 9.5, Events: []string{"0s step 1  host 1 is up", "9s step 223 VIOLATION"},
-			Plan: "kalpa-sim-swarm-3.plan", Replay: "kalpa sim --plan kalpa-sim-swarm-3.plan", Shrink: "kalpa sim --plan kalpa-sim-swarm-3.plan --shrink",
+			keptPlan: keptPlan{Plan: "kalpa-sim-swarm-3.plan"}, Replay: "kalpa sim --plan kalpa-sim-swarm-3.plan", Shrink: "kalpa sim --plan kalpa-sim-swarm-3.plan --shrink",
 		},
 		{Seed: 17, Invariant: "I1"},
 	}
 	diverged := &simReport{Profile: "swarm", First: 1, Last: 1, Commit: "abc1234", Verified: true}
 	diverged.take(&sim.Total{}, nil)
-	diverged.Diverged = &simDivergence{Seed: 1, Step: 130, Plan: "kalpa-sim-swarm-1.plan", Replay: "kalpa sim --plan kalpa-sim-swarm-1.plan --verify"}
+	diverged.Diverged = &simDivergence{Seed: 1, Step: 130, keptPlan: keptPlan{Plan: "kalpa-sim-swarm-1.plan"}, Replay: "kalpa sim --plan kalpa-sim-swarm-1.plan --verify"}
 
 	all := map[string]int{}
 	for _, what := range sim.Sometimes() {

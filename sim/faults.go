@@ -29,7 +29,7 @@ var faults = map[string]func(w *World, f *Fault){
 	// strike arms a reset at a point.
 	"strike": func(w *World, f *Fault) {
 		w.inHost(func(h *host) {
-			if _, err := h.actors.Chaos().Arm(actor.Strike{Point: f.Point, Scope: f.Scope, Cause: f.Cause, Skip: f.N % 5}); err != nil {
+			if _, err := h.actors.Chaos().Arm(f.strike()); err != nil {
 				panic(err)
 			}
 		})
