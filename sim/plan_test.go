@@ -44,7 +44,7 @@ func TestAMistakeInAPlanIsToldWithItsLine(t *testing.T) {
 		{"kind=kill", "kind=kill kind=cut", "line 7: kind: it is given already, on line 7"},
 		{"call at=1s do=add", "client kind=mute version=2025-11-25", "line 6: a client needs a name"},
 		{"call at=1s do=add", "client name=c0 kind=mute version=2025-11-25", "line 6: there are two clients c0"},
-		{"official", "offical", `line 4: client c0: "offical" is no kind; there are official, stubborn,`},
+		{"official", "honest", `line 4: client c0: "honest" is no kind; there are official, stubborn,`},
 		{"version=2025-11-25", "version=2025-11-26", `line 4: client c0: "2025-11-26" is no revision of the protocol; there are 2024-11-05,`},
 		{"at=1s\nop", "at=-1s\nop", "line 4: at=-1s: want 0 to"},
 		{"at=1s\nop", "at=1s delete=-1s\nop", "line 4: delete=-1s: want 0 to"},
