@@ -34,7 +34,7 @@ type Options struct {
 	Store storage.Store
 	// Clock tells the time. Default: the system's.
 	Clock clock.Clock
-	// Runner starts goroutines. Default: the runtime's own.
+	// Runner starts goroutines. Default: a pool, from Start to Shutdown.
 	Runner run.Runner
 	// Logger takes what operators should know. Default: slog.Default().
 	Logger *slog.Logger
@@ -83,8 +83,8 @@ type Options struct {
 	// host on the same store, what that one has lost was lost to an update: see
 	// [Host.EndedBy]. Empty: nobody is told of updates.
 	Version string
-	// Dispatcher and Mailbox decide when incarnations run. Default: a goroutine for
-	// each mailbox that has work.
+	// Dispatcher and Mailbox decide when incarnations run. Default: a goroutine of the
+	// Runner's for each mailbox that has work.
 	Dispatcher pa.Dispatcher
 	Mailbox    pa.MailboxProducer
 	// Entropy is what unique ids are drawn from. Default: the system's.
@@ -104,9 +104,6 @@ func (o *Options) defaults() error {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.Real
-	}
-	if o.Runner == nil {
-		o.Runner = run.Real
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -141,9 +138,6 @@ func (o *Options) defaults() error {
 	if o.EvictAfter == 0 {
 		o.EvictAfter = 10 * time.Second
 	}
-	if o.Dispatcher == nil {
-		o.Dispatcher = pa.NewDefaultDispatcher(300)
-	}
 	if o.Mailbox == nil {
 		o.Mailbox = newMailbox
 	}
@@ -163,9 +157,22 @@ func (o *Options) defaults() error {
 	return o.Web.defaults()
 }
 
+// idleGoroutines is how many a host keeps for the next events: enough for some hundred
+// requests at a time, and a few MB.
+const idleGoroutines = 256
+
+// dispatcher runs mailboxes on a Runner's goroutines.
+type dispatcher struct{ run.Runner }
+
+func (d dispatcher) Schedule(f func()) { d.Go(f) }
+
+// Throughput is of no use: a mailbox goes on while it has work.
+func (d dispatcher) Throughput() int { return 1 }
+
 // Host runs the objects of one process.
 type Host struct {
 	o          Options
+	pool       *run.Pool // of goroutines, where Options have no Runner
 	began      time.Time
 	log        *slog.Logger
 	sys        *pa.ActorSystem
@@ -207,8 +214,15 @@ func NewHost(o Options) (*Host, error) {
 	if err := o.defaults(); err != nil {
 		return nil, err
 	}
+	pool := run.NewPool()
+	if o.Runner == nil {
+		o.Runner = pool
+	}
+	if o.Dispatcher == nil {
+		o.Dispatcher = dispatcher{o.Runner}
+	}
 	h := &Host{
-		o: o, log: o.Logger, began: o.Clock.Now(),
+		o: o, pool: pool, log: o.Logger, began: o.Clock.Now(),
 		classes: map[string]func() Machine{},
 		sys: pa.NewActorSystem(pa.WithLoggerFactory(func(*pa.ActorSystem) *slog.Logger {
 			return slog.New(slog.DiscardHandler)
@@ -258,6 +272,7 @@ func (h *Host) Register(class string, create func() Machine) {
 // it as well.
 func (h *Host) Start() error {
 	h.started.Store(true)
+	h.pool.Keep(idleGoroutines)
 	if err := h.deploy(); err != nil {
 		return err
 	}
@@ -365,6 +380,7 @@ func (h *Host) Shutdown(ctx context.Context) error {
 	if h.draining.Swap(true) {
 		return nil
 	}
+	defer h.pool.Keep(0)
 	h.sweeping.Lock()
 	h.sweeping.stopped = true
 	if h.sweeping.timer != nil {

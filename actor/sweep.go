@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The sweep looks for objects that rest, and for what takes too long: one timer for
-// all, which visits a part of the directory at each tick and so everything once a
+// The sweep looks for objects and goroutines that rest, and for what takes too long: one
+// timer for all, which visits a part of the directory at each tick and so everything once a
 // second.
 const (
 	sweepTick  = 100 * time.Millisecond
@@ -34,6 +34,7 @@ func (h *Host) armSweep() {
 			}
 		}
 		if from == 0 {
+			h.pool.Trim()
 			for _, i := range h.isolates {
 				i.relieve() // of what has come to rest since
 			}
