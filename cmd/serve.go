@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/internal/pace"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/demo"
 )
@@ -105,6 +106,7 @@ func serve(ctx context.Context, c *config.Config, load func() (*config.Config, c
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 
+	defer pace.Start()()
 	h, err := open(c, logger, level)
 	if err != nil {
 		return err
