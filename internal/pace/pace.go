@@ -28,7 +28,7 @@ const (
 	// checks.
 	resting = 1 << 20
 
-	every = 500 * time.Millisecond
+	every = 300 * time.Millisecond
 )
 
 // reading is what is looked at, in bytes.

@@ -19,7 +19,7 @@ func TestGOGC(t *testing.T) {
 	}
 }
 
-// TestLook: each line is half a second.
+// TestLook: each line is a look.
 func TestLook(t *testing.T) {
 	p := pacer{percent: 800}
 	for i, at := range []struct {
