@@ -84,15 +84,14 @@ func (s *State) Transaction(ctx context.Context, f func(ctx context.Context) err
 
 // savepoint is what a turn has written when a transaction begins.
 type savepoint struct {
-	batch      *storage.Batch
-	size       int
-	alarm      storage.Alarm
-	alarmKnown bool
-	taken      bool
+	batch *storage.Batch
+	size  int
+	alarm *storage.Alarm
+	taken bool
 }
 
 func (t *Turn) save() savepoint {
-	p := savepoint{size: t.size, alarm: t.inc.alarm, alarmKnown: t.inc.alarmKnown, taken: t.inc.taken}
+	p := savepoint{size: t.size, alarm: t.inc.alarm, taken: t.inc.taken}
 	if t.batch != nil {
 		b := *t.batch
 		b.Puts, b.Deletes = slices.Clone(b.Puts), slices.Clone(b.Deletes)
@@ -103,7 +102,7 @@ func (t *Turn) save() savepoint {
 
 func (t *Turn) restore(p savepoint) {
 	t.batch, t.size, t.at, t.view = p.batch, p.size, nil, nil
-	t.inc.alarm, t.inc.alarmKnown, t.inc.taken = p.alarm, p.alarmKnown, p.taken
+	t.inc.alarm, t.inc.taken = p.alarm, p.taken
 	if t.inc.keeper != nil {
 		t.inc.keeper.Reload()
 	}

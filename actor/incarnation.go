@@ -36,8 +36,9 @@ type incarnation struct {
 	// turns, reads, criticals, alarms and teardowns count begins and ends, for the
 	// watchdog; what it remembers of them is under the shard's lock. The constructor is
 	// the first of the critical sections.
-	turns, reads, criticals, alarms, teardowns                                  atomic.Uint32
-	turnStall, readStall, commitStall, criticalStall, alarmStall, teardownStall stall
+	turns, reads, criticals, alarms, teardowns atomic.Uint32
+	seen                                       uint32  // turns, when it last looked
+	stalls                                     *stalls // nil while the incarnation rests
 
 	// overran: it was broken by the watchdog. torn: the object has been torn down, and
 	// this incarnation ends when that is durable. asked: a charge of this object's own
@@ -47,10 +48,10 @@ type incarnation struct {
 	// own. plain: there was nothing of a schedule when this incarnation looked.
 	revoked, plain bool
 
-	// alarm is the row as this incarnation knows it, once alarmKnown; while its handler
-	// runs there is none, until it is set anew.
-	alarmKnown, taken bool
-	alarm             storage.Alarm
+	// alarm is the row as this incarnation knows it, nil while it has not looked; while
+	// its handler runs there is none, until it is set anew.
+	alarm *storage.Alarm
+	taken bool
 	// handling is the row whose handler is running, nil when none is. taken: the object
 	// has set or deleted its alarm since that began, which is then not the handler's
 	// to complete or to retry.
@@ -260,7 +261,7 @@ func (inc *incarnation) runAlarm(t *Turn, f *fired) {
 		inc.wake(t, ran, info)
 		return
 	}
-	inc.alarm, inc.taken = storage.Alarm{}, false
+	inc.alarm, inc.taken = &noAlarm, false
 	inc.handling.Store(&row)
 	err = inc.guard("alarm", func() error {
 		inc.runHandler(t, info, func(t *Turn, err error) {
@@ -322,17 +323,23 @@ func (inc *incarnation) retry(t *Turn, row storage.Alarm, at time.Time, err erro
 // alarmRow is the alarm as the last batch of this incarnation left it, or as it
 // was found in storage.
 func (inc *incarnation) alarmRow() (storage.Alarm, error) {
-	if !inc.alarmKnown {
+	if inc.alarm == nil {
 		inc.reads.Add(1)
 		a, err := inc.h.o.Store.Alarm(&inc.life, inc.id)
 		inc.reads.Add(1)
 		if err != nil {
 			return a, err
 		}
-		inc.alarm, inc.alarmKnown = a, true
+		if inc.alarm = &noAlarm; !a.At.IsZero() {
+			known := a
+			inc.alarm = &known
+		}
 	}
-	return inc.alarm, nil
+	return *inc.alarm, nil
 }
+
+// noAlarm is the row of who has none.
+var noAlarm storage.Alarm
 
 // passivate ends an idle incarnation in order, or lets it go on: false.
 func (inc *incarnation) passivate() (over bool) {

@@ -236,7 +236,7 @@ func (t *Turn) Alarm() (time.Time, error) {
 
 func (t *Turn) writeAlarm(a storage.Alarm) {
 	a = a.Normal() // as storage keeps it
-	t.inc.alarm, t.inc.alarmKnown, t.inc.taken = a, true, true
+	t.inc.alarm, t.inc.taken = &a, true
 	t.write().Alarm = &a
 }
 

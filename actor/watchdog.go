@@ -42,15 +42,28 @@ func (s *stall) lasts(n uint32) time.Duration {
 	return time.Duration(s.looks) * look
 }
 
+// stalls are those of an incarnation that is not at rest.
+type stalls struct{ turn, read, commit, critical, alarm, teardown stall }
+
 // overdue says what has outlasted its limit, nil for nothing. Called with the
 // shard's lock.
 func (inc *incarnation) overdue() *Error {
 	turns, criticals, alarms, teardowns := inc.turns.Load(), inc.criticals.Load(), inc.alarms.Load(), inc.teardowns.Load()
-	if turns%2 == 0 && turns == inc.turnStall.seen && inc.commitStall.seen%2 == 0 && criticals%2 == 0 && alarms%2 == 0 && teardowns%2 == 0 {
+	still := turns%2 == 0 && criticals%2 == 0 && alarms%2 == 0 && teardowns%2 == 0
+	if still && turns == inc.seen && inc.stalls == nil {
 		return nil // it rests, and has since the last look
 	}
-	turn, read, commit := inc.turnStall.lasts(turns), inc.readStall.lasts(inc.reads.Load()), inc.commitStall.lasts(inc.gate.commits())
-	critical, handler, teardown := inc.criticalStall.lasts(criticals), inc.alarmStall.lasts(alarms), inc.teardownStall.lasts(teardowns)
+	commits := inc.gate.commits()
+	inc.seen = turns
+	if inc.stalls == nil {
+		inc.stalls = &stalls{}
+	}
+	s := inc.stalls
+	turn, read, commit := s.turn.lasts(turns), s.read.lasts(inc.reads.Load()), s.commit.lasts(commits)
+	critical, handler, teardown := s.critical.lasts(criticals), s.alarm.lasts(alarms), s.teardown.lasts(teardowns)
+	if still && commits%2 == 0 {
+		inc.stalls = nil // from the next look on it rests
+	}
 	e := &Error{ID: inc.id, Epoch: inc.epoch}
 	limit := inc.h.o.TurnLimit
 	switch {

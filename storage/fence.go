@@ -60,8 +60,8 @@ type Incarnation struct {
 	Epoch uint64
 
 	acquired atomic.Bool
-	fenced   bool  // an admitted batch has carried the fence row
-	alarm    Alarm // the alarm row after the last admitted batch
+	fenced   bool   // an admitted batch has carried the fence row
+	alarm    *Alarm // the alarm row after the last admitted batch; nil: there is none
 
 	group uint64 // the Committer's: the last group that it wrote to
 }
@@ -109,7 +109,7 @@ func (in *Incarnation) Acquire(stored uint64, alarm Alarm) error {
 			Hint: "the store's files were replaced by an older copy, or two processes write to them",
 		}
 	}
-	in.alarm = alarm
+	in.keep(alarm)
 	in.acquired.Store(true)
 	return nil
 }
@@ -120,15 +120,30 @@ func (f *Fence) Admit(b *Batch) (Write, bool) {
 	if in == nil || !f.seams.NoEpochs && (in.Epoch != b.Epoch || !in.acquired.Load()) {
 		return Write{}, false
 	}
-	w := Write{Batch: b, incarnation: in, Fence: !in.fenced, Was: in.alarm, Is: in.alarm}
+	w := Write{Batch: b, incarnation: in, Fence: !in.fenced}
+	if in.alarm != nil {
+		w.Was, w.Is = *in.alarm, *in.alarm
+	}
 	if b.Clear {
 		w.Is = Alarm{}
 	}
 	if b.Alarm != nil {
 		w.Is = b.Alarm.Normal()
 	}
-	in.fenced, in.alarm = true, w.Is
+	in.fenced = true
+	if b.Clear || b.Alarm != nil {
+		in.keep(w.Is)
+	}
 	return w, true
+}
+
+// keep remembers the alarm row. Most objects have none, and it would be half of what is
+// kept of each.
+func (in *Incarnation) keep(a Alarm) {
+	if in.alarm = nil; !a.At.IsZero() {
+		kept := a
+		in.alarm = &kept
+	}
 }
 
 // Release ends an incarnation, unless a newer one has been claimed.
