@@ -235,6 +235,31 @@ func TestResumedStreamThatOwesNothingEndsRuleF(t *testing.T) {
 	}
 }
 
+// A stream that was delivered to its end is told once more page by page, to its last one:
+// that the client has a page is not that it has all.
+func TestADeliveredStreamIsReplayedToItsEndI11(t *testing.T) {
+	b := newBench(t)
+	sock := b.call("a", "1")
+	b.answer(1, b.rt.next, `{"done":true}`)
+	b.do(&Flushed{Socket: sock, Event: EventID{"pa", 7, 1}.String()})
+	again := NewSocket(0)
+	b.do(&Get{Socket: again, Caller: Caller{Server: "model"}, After: EventID{"pa", 7, 0}.String()})
+	if len(b.out.reads) != 1 {
+		t.Fatalf("it reads %v", b.out.reads)
+	}
+	r := b.out.reads[0]
+	first := EventID{"pa", 7, 1}
+	b.do(page{st: r.st, socket: r.socket, from: r.after, last: first, frames: []Frame{{ID: first.String(), Data: []byte(`{"n":1}`)}}, more: true})
+	b.do(&Flushed{Socket: again, Event: first.String()})
+	if len(b.out.reads) != 1 || b.out.reads[0].after != first {
+		t.Fatalf("after its first page it reads %v", b.out.reads)
+	}
+	b.do(page{st: r.st, socket: r.socket, from: first, last: EventID{"pa", 7, 2}, frames: []Frame{{ID: "pa.7.2", Data: []byte(`{"n":2}`)}}})
+	if sent, end := b.has(pushes(again, `"n":2`)), b.has(ends(again)); sent < 0 || end < sent {
+		t.Errorf("its last page: effects %v", b.out.effects)
+	}
+}
+
 // (g) Of two attachments to one stream the later counts: the one before it is not
 // written to, and what it confirms is not believed.
 func TestSupersededAttachmentIsSilentRuleG(t *testing.T) {

@@ -528,7 +528,7 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 		o.reads = append(o.reads, read{st: st, after: st.pageEnd, socket: st.socket})
 		st.pageEnd = EventID{}
 	}
-	if st.done() {
+	if st.done() && !st.replaying { // a page that is not the last is no end
 		s.unbind(st)
 	}
 }
