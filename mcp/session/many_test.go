@@ -94,8 +94,10 @@ func TestTenThousandIdleSessionsLeaveNothing(t *testing.T) {
 		worst = max(worst, at.Sub(l.answered[id].Add(idle)))
 	}
 	stalled := overslept() // what a machine that is busy with something else has added
-	if late := max(idle/20, 250*time.Millisecond); worst > late+stalled {
-		t.Errorf("a session was reclaimed %v after its own deadline, at most %v is allowed, and %v that the machine stood still", worst, late, stalled)
+	// A session waits for several goroutines one after the other, each of which may find the
+	// machine busy.
+	if late := max(idle/20, 250*time.Millisecond); worst > late+10*stalled {
+		t.Errorf("a session was reclaimed %v after its own deadline, at most %v is allowed, and ten times the %v that the machine stood still", worst, late, stalled)
 	}
 	t.Logf("%d reclaimed, the latest %v after its deadline; a sleeper overslept by %v", n, worst, stalled)
 	for c := range ids {

@@ -129,6 +129,7 @@ func TestBuildAndDisposalAreToldI9(t *testing.T) {
 	if got := o.figures("kalpa.mcp.resident_runtimes"); len(got) != 4 || got["isolate=0,server=model"] != 0 {
 		t.Errorf("before anything has happened the gauge says %v, want 0 of each isolate", got)
 	}
+	overslept := sleeper()
 	c := o.open1()
 	build := o.told("mcp.session.build", 1)[0]
 	isolate := o.host.IsolateOf(storage.ID{Class: session.Class, Name: c.id})
@@ -158,8 +159,9 @@ func TestBuildAndDisposalAreToldI9(t *testing.T) {
 	if got := attr(gone, "kalpa.reason").AsString(); got != "idle" {
 		t.Errorf("disposed of because of %q", got)
 	}
-	if ms := attr(gone, "kalpa.idle_ms").AsFloat64(); ms < 1000 || ms > 1100 {
-		t.Errorf("disposed of after %v ms, want %v and at most 10 %% more", ms, idle)
+	stalled := 10 * overslept() // what a machine that is busy with something else may have added
+	if ms := attr(gone, "kalpa.idle_ms").AsFloat64(); ms < 1000 || ms > 1100+stalled.Seconds()*1000 {
+		t.Errorf("disposed of after %v ms, want %v and at most 10 %% more, and %v for a busy machine", ms, idle, stalled)
 	}
 	if l := gone.Links(); len(l) != 1 || l[0].SpanContext.SpanID() != build.SpanContext().SpanID() {
 		t.Errorf("the disposal refers to %v, want its build", l)
