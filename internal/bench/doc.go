@@ -2,10 +2,10 @@
 // docs/benchmarks.md. `make bench` runs it.
 //
 // It builds the program and starts it as a user would, and drives it over HTTP
-// with a client of its own that checks every answer. Nothing here reaches into the
-// host, with one exception: a store with many sessions is written by copying the
+// with a load of its own that checks every answer. Nothing here reaches into the
+// host, with two exceptions: a store with many sessions is written by copying the
 // rows of one real session through storage/pebble, since opening them one by one
-// would take minutes.
+// would take minutes; and the stdio runtime is measured alone, in this process.
 //
 // # Comparisons
 //
@@ -20,6 +20,9 @@
 // A figure is the median of the rounds, with minimum and maximum. A part of the
 // page that was not measured in a run is left as it was: each part says when it was
 // measured, and with which command.
+//
+// What kalpa should reach is in targets.go. Whether a target is met is computed from
+// the medians, when its part is measured, and stands in the page's first table.
 //
 // Processes and memory are read from /proc, so it needs Linux.
 package main

@@ -49,13 +49,13 @@ func (p plot) draw() string {
 	for v := 0.0; v <= high*1.001; v += step {
 		fmt.Fprintf(&s, `<path d="M%g %.1fh%g" stroke="#8884"/><text x="%g" y="%.1f" text-anchor="end">%s</text>`+"\n", plotLeft, y(v), plotWidth, plotLeft-6, y(v)+4, digits(v))
 	}
-	path := ""
+	path := make([]string, len(p.points))
 	for i, at := range p.points {
-		path += fmt.Sprintf("%s%.1f %.1f", map[bool]string{true: "M", false: "L"}[i == 0], x(at[0]), y(at[1]))
+		path[i] = fmt.Sprintf("%.1f %.1f", x(at[0]), y(at[1]))
 		fmt.Fprintf(&s, `<circle cx="%.1f" cy="%.1f" r="3" fill="#3b82c4"><title>%s: %s</title></circle><text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n",
 			x(at[0]), y(at[1]), grouped(fmt.Sprint(at[0])), digits(at[1]), x(at[0]), plotTop+plotHeight+16, grouped(fmt.Sprintf("%.0f", at[0])))
 	}
-	fmt.Fprintf(&s, `<path d="%s" fill="none" stroke="#3b82c4" stroke-width="2"/>`+"\n", path)
+	fmt.Fprintf(&s, `<path d="M%s" fill="none" stroke="#3b82c4" stroke-width="2"/>`+"\n", strings.Join(path, "L"))
 	fmt.Fprintf(&s, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", plotLeft+plotWidth/2, plotTop+plotHeight+32, html.EscapeString(p.over))
 	return s.String()
 }
