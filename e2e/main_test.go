@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // fakeServerArg makes the test binary the fake MCP server instead.
@@ -28,7 +30,12 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	built.dir = dir
-	return m.Run()
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, "goroutines are left:", err)
+		return 1
+	}
+	return code
 }
 
 // built are the programs under test, each built once, when a test first needs it.

@@ -225,8 +225,7 @@ func under(path, parent string) bool {
 
 // leaky are packages whose tests need not end with no goroutine left.
 var leaky = map[string]string{
-	"storage/pebble": "the engine leaves its own where its disk fails or a test crashes it; what kalpa adds is tested in storage",
-	"e2e":            "what it tests are processes, and their clients are whatever client there is",
+	"e2e": "what it tests are processes, and their clients are whatever client there is",
 }
 
 // A goroutine that a test has left behind is found where it was left.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/kalpahost/kalpa/storage"
 	"github.com/kalpahost/kalpa/storage/pebble"
 )
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 	dir := os.Getenv(dirVariable)
 	switch role := os.Getenv(roleVariable); role {
 	case "":
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m, engines...)
 	case "write":
 		d, err := storage.ParseDurability(os.Getenv("KALPA_TEST_DURABILITY"))
 		exitOn(err)
@@ -47,6 +49,22 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(0)
 }
+
+// engines are the goroutines that the engine leaves behind where it can't be closed: the
+// disk of its log failed, or the process that was simulated is gone.
+var engines = func() (options []goleak.Option) {
+	for _, f := range []string{
+		".(*ConcurrencyLimitScheduler).periodicGranter",
+		".openCleanupManager.func1",
+		"/internal/genericcache.(*shard[...]).releaseLoop",
+		"/record.NewLogWriter.func2",
+		"/vfs.(*diskHealthCheckingFile).startTicker.func1",
+		"/vfs.(*diskHealthCheckingFS).startTickerLocked.func1",
+	} {
+		options = append(options, goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2"+f))
+	}
+	return options
+}()
 
 func exitOn(err error) {
 	if err != nil {
