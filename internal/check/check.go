@@ -111,7 +111,7 @@ func (c *rows) skipped(last []byte, err error) (next []byte) {
 		if keyErr != nil {
 			break
 		}
-		c.say(storage.Damage, "object "+at.String(), "not all of its rows can be read: "+err.Error(), "what can't be read of this object, or of the next one by name", restoreOne)
+		c.say(storage.Damage, "object "+at.String(), "not all of its rows can be read: "+pebble.FirstLine(err), "what can't be read of this object, or of the next one by name", restoreOne)
 		// From the next object that there must be, one after the other: each is tried.
 		if id, ok := c.s.NextFence(at); ok {
 			c.session = nil // it is not whole

@@ -113,6 +113,11 @@ func TestAFlippedBitIsFoundAndItsObjectsAreNamed(t *testing.T) {
 	if !r.Damaged || !r.Readable || !has(r, storage.Damage, filepath.Base(largest), "not what was written") || !has(r, storage.Damage, "object counter/n", "can be read", "restore a backup") {
 		t.Error(text(r))
 	}
+	for _, f := range r.Findings {
+		if strings.Contains(f.What, "\n") {
+			t.Errorf("a finding is more than a line: %q", f.What)
+		}
+	}
 	if n := r.Objects["counter"]; n < 200 || n >= 300 {
 		t.Errorf("%d objects could be read", n)
 	}
@@ -129,8 +134,8 @@ func TestFilesThatAreGoneOrCutAreExplained(t *testing.T) {
 		{"MANIFEST-*", -1, []string{"MANIFEST-", "is gone", "restore a backup"}},
 		{"*.log", 50, []string{".log", "had", "acknowledged", "kalpa-witness"}},
 		{"*.log", -1, []string{".log", "is gone", "acknowledged"}},
-		{"*.sst", -1, []string{"a table", "is gone", "restore a backup"}},
-		{"*.sst", 50, []string{"a table", "size mismatch", "restore a backup"}},
+		{"*.sst", -1, []string{"the table", ".sst: ", "is gone", "restore a backup"}},
+		{"*.sst", 50, []string{"the table", ".sst: ", "size mismatch", "restore a backup"}},
 		{"marker.format*", -1, []string{"marker.format", "brought back"}},
 		{"marker.manifest*", -1, []string{"marker.manifest", "brought back"}},
 		{"kalpa-store", -1, []string{"kalpa-store", "brought back"}},

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +38,7 @@ func Inspect(ctx context.Context, o Options, found func(storage.Finding)) (*Stor
 	f, err := openFolder(&o)
 	if err != nil {
 		if e, ok := errors.AsType[*storage.Error](err); ok && errors.Is(err, storage.ErrDamaged) {
-			found(unreadable(e))
+			unreadable(e, found)
 			return nil, nil
 		}
 		return nil, err
@@ -52,7 +53,7 @@ func Inspect(ctx context.Context, o Options, found func(storage.Finding)) (*Stor
 	s, err := Open(o)
 	if err != nil {
 		if e, ok := errors.AsType[*storage.Error](err); ok && errors.Is(err, storage.ErrDamaged) {
-			found(unreadable(e))
+			unreadable(e, found)
 			return nil, nil
 		}
 		return nil, err
@@ -82,8 +83,26 @@ func ordinal(n uint32) string {
 	return fmt.Sprintf("%dth", n)
 }
 
-// unreadable is the finding that the engine can't open the store.
-func unreadable(e *storage.Error) storage.Finding {
+// badTable is a line of what the engine says of a table that is gone, or is not of the
+// size that the manifest has. There is a line for each.
+var badTable = regexp.MustCompile(`L\d+: (\d+): (.+)`)
+
+// unreadable tells why the engine can't open the store.
+func unreadable(e *storage.Error, found func(storage.Finding)) {
+	tables := badTable.FindAllStringSubmatch(e.Err.Error(), -1)
+	for _, t := range tables {
+		f := storage.Finding{
+			Severity: storage.Damage, About: "the table " + t[1] + ".sst", What: t[2],
+			Lost: "rows of the table, which has another size than it was written with; without it the store is not opened", Do: restoreAdvice,
+		}
+		if strings.Contains(t[2], "unknown to the objstorage provider") {
+			f.What, f.Lost = "is gone", "the rows of the table, if the file can't be brought back; without it the store is not opened"
+		}
+		found(f)
+	}
+	if len(tables) > 0 {
+		return
+	}
 	f := storage.Finding{Severity: storage.Damage, About: "the store", What: FirstLine(e.Err), Do: restoreAdvice}
 	switch text := e.Err.Error(); {
 	case strings.Contains(text, "the file "+markerName):
@@ -96,17 +115,11 @@ func unreadable(e *storage.Error) storage.Finding {
 	case strings.Contains(text, "not pristine"):
 		f.About = "the mark of the engine's format (marker.format-version)"
 		f.Lost = "nothing, if the file can be brought back; without it the store is not opened"
-	case strings.Contains(text, "unknown to the objstorage provider"):
-		f.About = "a table"
-		f.Lost = "the rows of the table that is gone; without it the store is not opened"
-	case strings.Contains(text, "size mismatch"):
-		f.About = "a table"
-		f.Lost = "rows of the table that has another size than it was written with; without it the store is not opened"
 	case strings.Contains(text, "WAL"), strings.Contains(text, "invalid chunk"):
 		f.About = "the log"
 		f.Lost = "what was committed from the damaged place on; the finding about the log's file says where that is"
 	}
-	return f
+	found(f)
 }
 
 // inspectFiles compares all files that a witness names, and reads the logs.
