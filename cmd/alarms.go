@@ -35,8 +35,9 @@ for what it must do by itself: reclaim its runtime, forget what was delivered, e
 		return with(f, cmd, looking, func(ctx context.Context, t *target) (*admin.Alarms, error) {
 			if len(args) == 2 {
 				all, err := t.Alarms(ctx, args[0], args[1], "", 0)
-				if err == nil && len(all.Alarms) == 0 {
-					err = t.class(ctx, args[0], nil)
+				if err == nil && len(all.Alarms) == 0 { // nor has what is not there
+					_, err = t.Object(ctx, args[0], args[1], "", 1)
+					err = t.class(ctx, args[0], err)
 				}
 				return all, err
 			}

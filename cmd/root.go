@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -122,6 +123,15 @@ var elsewhere = map[string]string{
 // flagError adds to what the flag parser says which flag was meant.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &usageError{err: err}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if number, ok := errors.AsType[*strconv.NumError](err); ok { // who types flags does not know what parses them
+			what := "is not a whole number that can be used here"
+			if number.Func == "ParseBool" {
+				what = "is neither true nor false"
+			}
+			e.err = fmt.Errorf("--%s: %q %s", invalid.GetFlag().Name, invalid.GetValue(), what)
+		}
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		e.hint = cmd.CommandPath() + " --help lists the flags"

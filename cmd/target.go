@@ -115,9 +115,9 @@ func (f *whichFlags) holder(dir string, named bool) (*target, error) {
 // openStore makes a host of a store that none has open: it takes no requests and fires
 // no alarms, and answers this process alone.
 func openStore(dir string, readOnly bool) (_ *target, err error) {
-	if !pebble.IsStore(dir) {
-		return nil, &storage.Error{Op: "open", Path: dir, Err: storage.ErrNoStore, Hint: "name the data folder of a host; kalpa serve makes a new one"}
-	}
+	// Where the mark of a store is missing none is made, and opening says whether there
+	// never was one or it has lost it.
+	readOnly = readOnly || !pebble.IsStore(dir)
 	quiet := slog.New(slog.DiscardHandler)
 	store, err := pebble.Open(pebble.Options{Dir: dir, ReadOnly: readOnly, Logger: quiet})
 	if err != nil {
