@@ -62,6 +62,7 @@ type client struct {
 type entry struct {
 	id   session.EventID
 	data string
+	at   time.Time
 }
 
 func (w *World) newClient(plan *ClientPlan) *client {
@@ -151,6 +152,7 @@ func (c *client) call(op *Op, r *request) {
 	c.w.tales.of(r.n, AtClient, AtFront, "POST tools/call %s, id %s", r.tool, r.id)
 	x := c.w.net.Send(c.p, request)
 	rd := reader{c: c, x: x, own: r}
+	boots := c.w.boots
 	if c.kind == Mute {
 		r.given = true
 		return
@@ -170,6 +172,9 @@ func (c *client) call(op *Op, r *request) {
 		again := *op
 		c.w.sometimes("retried what had not started")
 		c.do(&again)
+	}
+	if op.Again > 0 && c.kind.resumes() && r.answers > 0 {
+		c.again(op.Again, &rd, boots)
 	}
 }
 
@@ -202,6 +207,62 @@ func (c *client) resume(r *request, rd *reader) {
 		}
 		rd.last, rd.ended = again.last, again.ended
 	}
+}
+
+// kept is how long what was delivered stays for sure, for a client that comes back: a
+// flush may be noted together with those of an eighth of the retention before it.
+func (p *Plan) kept() time.Duration { return max(p.Retention*7/8-2*time.Second, 0) }
+
+// again resumes the stream of a request that has been answered, a while later, from
+// before what the client has got of it last: within the retention it gets just that once
+// more. boots is how many hosts had been started when the request was sent: one that is
+// killed may not have known what it had delivered.
+func (c *client) again(after time.Duration, rd *reader, boots int) {
+	last, err := session.ParseEventID(rd.last)
+	if err != nil || session.IsTold(rd.last) {
+		return
+	}
+	c.p.Sleep(after)
+	log := c.logs[last.Stream]
+	from := 0
+	for from < len(log) && c.w.s.now.Sub(log[from].at) >= c.w.plan.kept() {
+		from++
+	}
+	if c.closing || from == len(log) || log[len(log)-1].id != last || !gjson.Get(log[len(log)-1].data, "id").Exists() {
+		return
+	}
+	if row := c.w.disk.image.Get(objectOf(c.session), "s/"+last.Stream); !gjson.GetBytes(row, "done").Bool() {
+		return // the session may not know yet that it has arrived, and may tell it again elsewhere
+	}
+	at := session.EventID{Stream: last.Stream, Epoch: log[0].id.Epoch}
+	if from > 0 {
+		at = log[from-1].id
+	}
+	h := c.header()
+	h["Last-Event-ID"] = at.String()
+	marks := len(c.w.watch.marks)
+	more := reader{c: c, x: c.w.net.Send(c.p, Request{"GET", h, nil}), again: true}
+	more.all(time.Minute)
+	if c.closing || c.w.over || c.w.boots != boots || c.w.host.closing || len(c.w.watch.marks) != marks || !c.w.steady() || c.w.s.now.Sub(log[from].at) >= c.w.plan.kept() {
+		return // something else may have been in its way
+	}
+	want := log[from:]
+	same := func(id session.EventID, e entry) bool { return id == e.id }
+	switch {
+	case more.late:
+		c.w.history.violate("I11", "client %s resumed from %s, from which on all was answered, and the stream does not end", c.name, at)
+	case (more.ended || more.status == 204) && !slices.EqualFunc(more.got, want, same):
+		c.w.history.violate("I11", "client %s resumed from %s within the retention and got %v, not %v", c.name, at, more.got, idsOf(want))
+	case more.ended:
+		c.w.sometimes("came back for what it had")
+	}
+}
+
+func idsOf(log []entry) (ids []session.EventID) {
+	for _, e := range log {
+		ids = append(ids, e.id)
+	}
+	return ids
 }
 
 // listen holds a GET stream open.
@@ -306,10 +367,13 @@ type reader struct {
 	x       *Exchange
 	own     *request // that the exchange is about; nil for a GET stream
 	resumed bool
+	again   bool              // for what the client has got already
+	got     []session.EventID // then
 
 	headed  bool // the head of a 200 has come
 	refused bool // another status
 	ended   bool // the server ended the body
+	late    bool // nothing has come for too long
 	status  int
 	header  struct{ session string }
 	last    string // event id
@@ -323,6 +387,7 @@ func (rd *reader) all(d time.Duration) {
 	for {
 		p, ok := rd.x.Read(d)
 		if !ok {
+			rd.late = true
 			rd.x.Leave()
 			return
 		}
@@ -419,6 +484,12 @@ func (rd *reader) event(id, data string) {
 	if data == "" {
 		return
 	}
+	if rd.again {
+		if e, err := session.ParseEventID(id); err == nil {
+			rd.got = append(rd.got, e)
+		}
+		return
+	}
 	m, err := wire.Parse([]byte(data))
 	if err != nil {
 		rd.c.w.history.violate("I11", "client %s got what is no message: %q", rd.c.name, data)
@@ -463,7 +534,7 @@ func (rd *reader) inOrder(text, data string) {
 	if next := id.Epoch == last.Epoch && id.Seq == last.Seq+1 || id.Epoch > last.Epoch && id.Seq == 1; !next {
 		rd.c.w.history.violate("I11", "client %s got event %s after %s", rd.c.name, text, last)
 	}
-	rd.c.logs[id.Stream] = append(log, entry{id, data})
+	rd.c.logs[id.Stream] = append(log, entry{id, data, rd.c.w.s.now})
 }
 
 // response attributes a response to the request that it answers.

@@ -43,8 +43,8 @@ type Disk struct {
 	// Forgets: a crash takes back also what was durable, the last of it. Likewise.
 	Forgets bool
 	seams   seams.Storage // taken out of the committer
-	// applied is told of each batch that can be read from now on.
-	applied func(id storage.ID, epoch uint64)
+	// applies is told of each batch that can be read from now on, before it can.
+	applies func(*storage.Write)
 	failed  func(what string) // is told of a fault that has met something
 	retried func()            // is told of a process that writes on after a failed fsync
 	bad     *Process          // whose fsync has failed
@@ -173,11 +173,11 @@ func (g *diskGroup) Apply() error {
 		return errNoSpace
 	}
 	for i := range g.writes {
+		if d.applies != nil {
+			d.applies(&g.writes[i])
+		}
 		g.undo = append(g.undo, d.image.Undo(&g.writes[i]))
 		d.image.Apply(&g.writes[i])
-		if d.applied != nil {
-			d.applied(g.writes[i].ID, g.writes[i].Epoch)
-		}
 	}
 	g.written = d.s.now
 	g.ready = d.s.now.Add(d.Latency())

@@ -69,7 +69,11 @@ func NewPlan(seed uint64, profile string) (*Plan, error) {
 	if !ok {
 		return nil, fmt.Errorf("%q is no profile; there are %s", profile, strings.Join(Profiles(), ", "))
 	}
-	g := &generator{Rand: NewScheduler(seed, begin).Rand("plan " + profile), rest: 0.07}
+	s := NewScheduler(seed, begin)
+	g := &generator{Rand: s.Rand("plan " + profile), rest: 0.07}
+	if profile == "idle-storm" {
+		g.again = s.Rand("again " + profile)
+	}
 	g.p = &Plan{
 		Seed: seed, Profile: profile, Length: 10 * time.Minute,
 		Isolates: 1 + g.IntN(4), Heap: 32 << 20, Evict: 10 * time.Second,
@@ -106,6 +110,9 @@ type generator struct {
 	p    *Plan
 	rest float64       // the chance that a client's next call is a while off
 	come time.Duration // until when clients come
+	// again draws what clients come back for: other draws do not depend on it. Nil: for
+	// nothing.
+	again *rand.Rand
 }
 
 func (g *generator) chance(p float64) bool { return g.Float64() < p }
@@ -141,6 +148,9 @@ func (g *generator) clients(n, ops int) {
 			}
 			if g.chance(0.1) {
 				op.Leave = g.between(time.Millisecond, op.Takes+10*time.Millisecond)
+			}
+			if g.again != nil && g.again.IntN(8) == 0 {
+				op.Again = (Spread{time.Millisecond, g.p.kept()}).draw(g.again)
 			}
 			c.Ops = append(c.Ops, op)
 		}

@@ -20,6 +20,7 @@ type history struct {
 	byN      map[string]*request
 	sessions map[string]*seen
 	crashes  []crash
+	flushes  map[storage.ID]map[string]flush // by stream, of the host that runs
 	violated *Violation
 	promises
 }
@@ -89,7 +90,7 @@ type seen struct {
 }
 
 func newHistory(w *World) *history {
-	return &history{w: w, byN: map[string]*request{}, sessions: map[string]*seen{}, promises: newPromises()}
+	return &history{w: w, byN: map[string]*request{}, sessions: map[string]*seen{}, flushes: map[storage.ID]map[string]flush{}, promises: newPromises()}
 }
 
 func (h *history) session(id string) *seen {
@@ -198,8 +199,21 @@ func (h *history) ofACopy(c *client, id string) bool {
 func (h *history) toldAgain(r *request, lost *lostError) bool {
 	if r.last > 0 && r.answers == r.last {
 		r.answers++
+		r.lost, r.done = lost, h.w.s.now // a host that ends now tells that again
 		h.w.sometimes("told again after a last resort")
 		return true
+	}
+	if lost == nil && r.lost != nil && r.last > 0 && r.answers > r.last {
+		// The error that was taken for its second answer was its twin's: errors don't say
+		// whose they are.
+		for _, o := range h.requests {
+			if o != r && o.client == r.client && o.id == r.id && o.last > 0 && o.answers == o.last {
+				o.answers++
+				o.lost, o.done = r.lost, r.done
+				r.lost, r.done = nil, h.w.s.now
+				return true
+			}
+		}
 	}
 	if r.answers == 0 || (lost == nil) != (r.lost == nil) || lost != nil && *lost != *r.lost {
 		return false

@@ -75,6 +75,7 @@ type Op struct {
 	Takes time.Duration
 	Bytes int64
 	Leave time.Duration // after which the connection is cut; 0 for never
+	Again time.Duration // after its answer, when its client resumes from what it has; 0 for never
 }
 
 // Fault is something that goes wrong.

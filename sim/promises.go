@@ -44,11 +44,12 @@ func (h *history) began(id storage.ID, epoch uint64) {
 	h.epochs[id] = epoch
 }
 
-// written is told of each batch that lands on the disk.
-func (h *history) written(id storage.ID, epoch uint64) {
-	if newest := h.epochs[id]; epoch < newest {
-		h.violate("I4", "a commit of %s lands with epoch %d, and the incarnation with epoch %d has begun", id, epoch, newest)
+// written is told of each batch that is about to land on the disk.
+func (h *history) written(b *storage.Write) {
+	if newest := h.epochs[b.ID]; b.Epoch < newest {
+		h.violate("I4", "a commit of %s lands with epoch %d, and the incarnation with epoch %d has begun", b.ID, b.Epoch, newest)
 	}
+	h.moved(b)
 }
 
 // fired is told that a reminder is run.

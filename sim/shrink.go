@@ -92,6 +92,7 @@ func (s *shrinker) simplify() {
 				func(o *Op) *time.Duration { return &o.At },
 				func(o *Op) *time.Duration { return &o.Takes },
 				func(o *Op) *time.Duration { return &o.Leave },
+				func(o *Op) *time.Duration { return &o.Again },
 			} {
 				s.shorter(0, func(p *Plan) *time.Duration { return of(&p.Clients[i].Ops[j]) })
 			}

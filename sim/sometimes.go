@@ -11,7 +11,7 @@ import (
 
 // recoveries are the ways back from what went wrong, and what else is rare.
 var recoveries = []string{
-	"a front attached again", "resumed a POST's stream", "answered on a GET", "last resort",
+	"a front attached again", "told again after a last resort", "resumed a POST's stream", "answered on a GET", "last resort",
 	"told again by a host that was killed", "a copy was answered on a GET", "an old incarnation writes",
 	"rebuilt after idle", "rebuilt after a reset", "re-executed", "retried what had not started",
 	"the host crashed", "client leaves", "session deleted", "a person answered",

@@ -199,6 +199,16 @@ var teeth = []*Broken{
 		},
 	},
 	{
+		Name: "forgets-what-was-delivered", Invariant: "I11", Profile: "idle-storm",
+		Why:   "events leave storage as soon as they are delivered",
+		World: func(w *World) { w.retention = time.Millisecond },
+	},
+	{
+		Name: "keeps-what-was-delivered", Invariant: "I8", Profile: "swarm",
+		Why:   "no alarm takes delivered events from storage when their retention has passed",
+		World: func(w *World) { w.retention = 24 * time.Hour },
+	},
+	{
 		Name: "never-evicts", Invariant: "I12", Profile: "swarm",
 		Why: "objects that nobody uses stay in memory",
 		World: func(w *World) {

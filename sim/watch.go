@@ -202,6 +202,7 @@ func (w *World) rest() {
 	if n := h.sessions.Residents(); n != 0 {
 		w.history.violate("I9", "nothing is resident, and the gauge says %d", n)
 	}
+	w.history.retired()
 	w.history.end()
 }
 

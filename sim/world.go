@@ -59,6 +59,7 @@ type World struct {
 
 	// Broken on purpose.
 	unbounded, unlocked bool
+	retention           time.Duration // that hosts have; the plan's, when nothing is broken
 	clockWrong          time.Duration
 	clockMoved          time.Duration // how far it was set, in all
 	clockFar            time.Duration // the most that it has been
@@ -82,7 +83,7 @@ type host struct {
 // newWorld prepares a run. Nothing has happened yet.
 func newWorld(p *Plan, broken *Broken) *World {
 	s := NewScheduler(p.Seed, begin)
-	w := &World{s: s, plan: p, start: begin, disk: NewDisk(s), net: NewNetwork(s), residents: map[int]int{}, covered: map[string]int{}, broken: broken}
+	w := &World{s: s, plan: p, start: begin, disk: NewDisk(s), net: NewNetwork(s), residents: map[int]int{}, covered: map[string]int{}, broken: broken, retention: p.Retention}
 	w.history = newHistory(w)
 	w.net.Latency = func() time.Duration { return p.Network.draw(w.net.rand) + w.slowNet }
 	w.disk.Latency = func() time.Duration {
@@ -102,7 +103,7 @@ func newWorld(p *Plan, broken *Broken) *World {
 			w.history.session(id).used = s.now
 		}
 	}
-	w.disk.applied = w.history.written
+	w.disk.applies = w.history.written
 	w.disk.failed = func(what string) { w.sometimes(what) }
 	w.disk.retried = func() {
 		w.history.violate("I2", "the host has written on after an fsync had failed: what is durable is in doubt")
@@ -166,7 +167,7 @@ func (h *host) run(boot int) (err error) {
 	srv := session.Server{Name: "model", Plugin: plugin}
 	srv.Policy = session.Policy{
 		IdleTimeout: w.plan.Idle, BuildTimeout: 30 * time.Second, ApprovalTimeout: w.plan.Approval, PausedCeiling: w.plan.Paused,
-		RunningCeiling: w.plan.Running, Retention: w.plan.Retention, Lifetime: w.plan.Lifetime,
+		RunningCeiling: w.plan.Running, Retention: w.retention, Lifetime: w.plan.Lifetime,
 		MaxOwed: w.plan.Owed,
 	}
 	if w.unbounded {
@@ -217,8 +218,11 @@ type watched struct {
 }
 
 func (s *watched) Send(ctx context.Context, id string, e session.Event) error {
-	if _, ok := e.(*session.Attach); ok {
+	switch e := e.(type) {
+	case *session.Attach:
 		s.w.sometimes("a front attached again")
+	case *session.Flushed:
+		s.w.history.delivered(objectOf(id), e.Event)
 	}
 	return s.Sessions.Send(ctx, id, e)
 }
@@ -244,7 +248,8 @@ func (w *World) crashed(h *host) {
 	}
 	w.net.crashed(h.p)
 	w.history.crashes = append(w.history.crashes, crash{w.s.now, w.disk.upTo, w.disk.refused})
-	w.disk.Crash() // of one that has ended in order nothing is left to lose
+	clear(w.history.flushes) // some may have been known in its memory alone
+	w.disk.Crash()           // of one that has ended in order nothing is left to lose
 	if !h.closing {
 		w.sometimes("the host crashed")
 	}
