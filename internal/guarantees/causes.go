@@ -27,7 +27,7 @@ var causes = []Cause{
 	{actor.CommitFailed, actor.OneObject, "a batch could not be written"},
 	{actor.Superseded, actor.OneObject, "a newer incarnation exists"},
 	{actor.Panicked, actor.OneObject, "the code of the object panicked"},
-	{actor.Shutdown, actor.WholeProcess, "the host is stopping, and the request was not answered in the drain time"},
+	{actor.Shutdown, actor.WholeProcess, "the host is stopping, and the request was not answered in the drain time; at once, where its client has seen no event id to resume the stream from (revisions before 2025-11-25)"},
 }
 
 // Causes are all causes of resets.
@@ -46,7 +46,7 @@ var reasons = []Reason{
 	{session.ReasonDeadline, "the request ran into `running_ceiling` or `paused_ceiling`"},
 	{session.ReasonEnded, "the client ended the session, with requests under way"},
 	{session.ReasonUnanswered, "the front's last resort, where it knows no cause"},
-	{session.ReasonBuild, "the server did not start, and was never sent the request; the error's code is -32603"},
+	{session.ReasonBuild, "the server did not start, and was never sent the request, save for the `initialize` that opens the session (`started` says); the error's code is -32603"},
 }
 
 // Reasons are those that are no causes of resets.
