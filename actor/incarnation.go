@@ -40,6 +40,8 @@ type incarnation struct {
 	seen                                       uint32  // turns, when it last looked
 	stalls                                     *stalls // nil while the incarnation rests
 
+	// left are the WebSockets that are closed when it is buried.
+	left []*socket
 	// overran: it was broken by the watchdog. torn: the object has been torn down, and
 	// this incarnation ends when that is durable. asked: a charge of this object's own
 	// did not fit.
@@ -393,7 +395,7 @@ func (inc *incarnation) condemn(e *Error) bool {
 		return false
 	}
 	inc.gate.shut()
-	inc.h.sockets.drop(inc.id, e)
+	inc.left = inc.h.sockets.take(inc.id)
 	return true
 }
 
@@ -413,6 +415,7 @@ func (inc *incarnation) bury() {
 	inc.life.end(e)
 	// Out of the directory first: who is told, and calls again, gets the next one.
 	inc.h.release(inc, e)
+	closeFor(e, inc.left)
 	if b, ok := inc.machine.(interface{ broken() }); ok {
 		b.broken()
 	}

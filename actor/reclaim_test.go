@@ -108,6 +108,21 @@ func newPressed(t *testing.T, o actor.Options) *pressed {
 		t.Fatal(err)
 	}
 	p.lab = lab{t, h}
+	// Time goes on, slowly: a member that has not quite ended its turn is looked at again a
+	// little later.
+	over, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(20 * time.Millisecond):
+				p.clock.Advance(5 * time.Millisecond)
+			}
+		}
+	}()
+	t.Cleanup(func() { close(over); <-gone })
 	t.Cleanup(func() { // hoarders never rest
 		over, cancel := context.WithCancel(context.Background())
 		cancel()

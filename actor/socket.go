@@ -156,6 +156,13 @@ func (c *socket) kept() bool {
 	return c.listed
 }
 
+// leave takes it from the object, which will hear no more of it.
+func (c *socket) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open, c.listed = false, false
+}
+
 // drop takes it from the object, which will hear no more of it, and closes it. What
 // has passed the gate is sent first.
 func (c *socket) drop(f frame) {

@@ -97,20 +97,28 @@ func (s *sockets) answers(id storage.ID) *autoResponse {
 	return nil
 }
 
-// drop closes the WebSockets of an object that was reset. It does not block.
-func (s *sockets) drop(id storage.ID, e *Error) {
+// take takes the WebSockets from an object that was reset: it hears no more of them.
+func (s *sockets) take(id storage.ID) (list []*socket) {
 	s.mu.Lock()
-	set := s.of[id]
+	if set := s.of[id]; set != nil {
+		list = set.list
+	}
 	delete(s.of, id)
 	s.mu.Unlock()
-	if set == nil {
-		return
+	for _, c := range list {
+		c.leave()
 	}
+	return list
+}
+
+// closeFor closes the WebSockets that were taken from an object that was reset. It does
+// not block.
+func closeFor(e *Error, list []*socket) {
 	f := frame{close: true, code: 1012, text: e.Cause.Sentence()}
 	if e.Cause == Shutdown {
 		f.code = 1001
 	}
-	for _, c := range set.list {
+	for _, c := range list {
 		c.drop(f)
 	}
 }
