@@ -319,13 +319,20 @@ func (c *client) unanswered(r *request) *request {
 			return o
 		}
 	}
-	// Or it was that of one which had been told before, and was told again.
-	if r.lost != nil && slices.ContainsFunc(c.w.history.requests, func(o *request) bool {
+	c.retold(r)
+	return r
+}
+
+// retold reports that the error that was taken for a request's answer was told again to
+// another with its id: then the request has none yet.
+func (c *client) retold(r *request) bool {
+	again := r.lost != nil && slices.ContainsFunc(c.w.history.requests, func(o *request) bool {
 		return o != r && o.client == c && o.id == r.id && c.w.history.toldAgain(o, r.lost)
-	}) {
+	})
+	if again {
 		r.answers, r.last, r.lost = 0, 0, nil
 	}
-	return r
+	return again
 }
 
 // mistaken is a request of which an error was taken for its answer that was another's,
@@ -342,6 +349,9 @@ func (c *client) mistaken(n string) *request {
 			c.drop(o)
 			return r
 		}
+	}
+	if r.last == 0 && c.retold(r) { // else the session tells in its own words what a front had told
+		return r
 	}
 	return nil
 }
@@ -531,10 +541,27 @@ func (rd *reader) inOrder(text, data string) {
 	if len(log) > 0 {
 		last = log[len(log)-1].id
 	}
-	if next := id.Epoch == last.Epoch && id.Seq == last.Seq+1 || id.Epoch > last.Epoch && id.Seq == 1; !next {
+	if next := id.Epoch == last.Epoch && id.Seq == last.Seq+1 || id.Epoch > last.Epoch && id.Seq == 1; !next && !rd.c.tooLate(last, id) {
 		rd.c.w.history.violate("I11", "client %s got event %s after %s", rd.c.name, text, last)
 	}
 	rd.c.logs[id.Stream] = append(log, entry{id, data, rd.c.w.s.now})
+}
+
+// tooLate reports that all events between two had been sent, on connections that broke
+// before they arrived, so long ago that their retention is over: a client that comes back
+// later than that gets what is left.
+func (c *client) tooLate(last, next session.EventID) bool {
+	if last.Epoch != next.Epoch {
+		return false
+	}
+	for seq := last.Seq + 1; seq < next.Seq; seq++ {
+		at, died := c.w.died[session.EventID{Stream: next.Stream, Epoch: next.Epoch, Seq: seq}]
+		if !died || c.w.s.now.Sub(at)+2*c.w.clockFar < c.w.plan.Retention*7/8 { // marks are joined, see session
+			return false
+		}
+	}
+	c.w.sometimes("came back after the retention")
+	return true
 }
 
 // response attributes a response to the request that it answers.

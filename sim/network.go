@@ -26,6 +26,8 @@ type Network struct {
 	Server *Listener
 	// flushed is told what a front has sent, before it is on its way.
 	flushed func(*Exchange, []byte)
+	// dropped is told what was on its way when its connection broke.
+	dropped func([]byte)
 	// arrived is told of each request that has reached a host.
 	arrived func(*Exchange)
 	// blocked is told of each write that waits for its client to read.
@@ -86,6 +88,7 @@ type Exchange struct {
 	header http.Header
 	body   []byte // written and not flushed
 	over   bool   // the server's side is done, or cut
+	broken bool   // the client can hear that the connection is gone
 	// Duplicate: it is a copy that something on the way has made, whose response
 	// nobody reads.
 	Duplicate bool
@@ -209,19 +212,18 @@ func (x *Exchange) deliver(p Piece) {
 	x.clear = at
 	was := x.over
 	x.n.s.After(at.Sub(x.n.s.now), func() {
-		if x.over && !was && p.Err == nil && x.cutOff() {
+		if x.broken && !was {
+			if x.n.dropped != nil {
+				x.n.dropped(p.Data)
+			}
 			return
 		}
+		x.broken = x.broken || errors.Is(p.Err, errConnection)
 		x.inbox = append(x.inbox, p)
 		if x.waiting != nil {
 			x.waiting.Set()
 		}
 	})
-}
-
-// cutOff reports that the connection was broken, and what was on its way is lost.
-func (x *Exchange) cutOff() bool {
-	return len(x.inbox) > 0 && errors.Is(x.inbox[len(x.inbox)-1].Err, errConnection)
 }
 
 // Read waits for the next piece of the response, at most for d; false when none

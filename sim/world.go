@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -51,6 +52,7 @@ type World struct {
 	covered   map[string]int
 	notes     notes
 	watch     watch
+	died      map[session.EventID]time.Time // when events were lost on their way to a client
 
 	// What goes wrong at the moment.
 	slowDisk, slowNet time.Duration
@@ -83,7 +85,7 @@ type host struct {
 // newWorld prepares a run. Nothing has happened yet.
 func newWorld(p *Plan, broken *Broken) *World {
 	s := NewScheduler(p.Seed, begin)
-	w := &World{s: s, plan: p, start: begin, disk: NewDisk(s), net: NewNetwork(s), residents: map[int]int{}, covered: map[string]int{}, broken: broken, retention: p.Retention}
+	w := &World{s: s, plan: p, start: begin, disk: NewDisk(s), net: NewNetwork(s), residents: map[int]int{}, covered: map[string]int{}, died: map[session.EventID]time.Time{}, broken: broken, retention: p.Retention}
 	w.history = newHistory(w)
 	w.net.Latency = func() time.Duration { return p.Network.draw(w.net.rand) + w.slowNet }
 	w.disk.Latency = func() time.Duration {
@@ -93,6 +95,11 @@ func newWorld(p *Plan, broken *Broken) *World {
 	}
 	w.disk.ReadDelay = func() time.Duration { return p.Reads.draw(w.disk.rand) }
 	w.net.flushed = w.leaves
+	w.net.dropped = func(b []byte) {
+		for e := range eventsIn(b) {
+			w.died[e] = s.now
+		}
+	}
 	var latest uint64
 	w.net.arrived = func(x *Exchange) {
 		if x.number < latest {
@@ -345,14 +352,24 @@ func objectOf(session string) storage.ID { return storage.ID{Class: "mcp-session
 func (w *World) leaves(x *Exchange, b []byte) {
 	w.tales.flushed(b)
 	id := x.header.Get("Mcp-Session-Id")
-	for line := range strings.SplitSeq(string(b), "\n") {
-		text, ok := strings.CutPrefix(line, "id: ")
-		if !ok || session.IsTold(text) {
-			continue
+	for e := range eventsIn(b) {
+		if !w.disk.Durable(objectOf(id), session.EventKey(e)) {
+			w.history.violate("I2", "event %s leaves before it is durable", e)
 		}
-		e, err := session.ParseEventID(text)
-		if err == nil && !w.disk.Durable(objectOf(id), session.EventKey(e)) {
-			w.history.violate("I2", "event %s leaves before it is durable", text)
+	}
+}
+
+// eventsIn are the ids of the events in a part of a stream.
+func eventsIn(b []byte) iter.Seq[session.EventID] {
+	return func(yield func(session.EventID) bool) {
+		for line := range strings.SplitSeq(string(b), "\n") {
+			text, ok := strings.CutPrefix(line, "id: ")
+			if !ok || session.IsTold(text) {
+				continue
+			}
+			if e, err := session.ParseEventID(text); err == nil && !yield(e) {
+				return
+			}
 		}
 	}
 }
