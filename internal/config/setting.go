@@ -91,7 +91,7 @@ var HostKeys = []Setting{
 	{"auth.scopes", "auth-scope", List, []string(nil), "SCOPE", "what such a token must be granted: all of these in its scope (repeatable)", filled},
 	{"auth.leeway", "auth-leeway", Duration, DefaultLeeway, "DURATION", "how far the issuer's clock may be off", nil},
 	{"auth.resource", "auth-resource", Text, "", "URL", "this host's address as its clients know it, for them to ask tokens for; by default the one they connect to", issuer},
-	{"max_connections", "max-connections", Count, DefaultConnections, "N", "connections at once; beyond it the one that has been idle longest is closed, else the new one", nil},
+	{"max_connections", "max-connections", Count, DefaultConnections, "N", "connections at once; beyond it one on which nothing is asked is closed, else the new one", nil},
 	{"max_rate", "max-rate", CountOrNone, DefaultRate, "N", "requests a second of one caller, twice as many at once after a pause: of a subject, or without credentials of an address; this machine's are not counted; 0: any", nil},
 	{"max_session_rate", "max-session-rate", CountOrNone, DefaultSessionRate, "N", "requests a second of one session, twice as many at once after a pause, of callers that are counted; 0: any", nil},
 	{"max_open_rate", "max-open-rate", CountOrNone, DefaultOpenRate, "N", "sessions that one caller that is counted may open in a minute, twice as many at once after a pause; 0: any", nil},

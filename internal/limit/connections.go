@@ -15,15 +15,17 @@ import (
 //	server.Serve(l)
 //
 // At the bound a connection on which nothing is asked makes room for a new one: the one
-// that has been so for longest. When there is none, the new one is closed at once. So
-// connections that are opened and left alone cost their bound in memory and nobody a
-// place.
+// that has been so for longest, of those on which nothing ever was where these are many.
+// When there is none, the new one is closed at once. So connections that are opened and
+// left alone cost their bound in memory and nobody a place, and clients that keep theirs
+// between requests keep them.
 type Listener struct {
 	net.Listener
 
 	mu      sync.Mutex
 	max     int
 	conns   map[net.Conn]*list.Element // of all; nil when something is asked on it
+	fresh   *list.List                 // of net.Conn on which nothing was asked ever, oldest first
 	idle    *list.List                 // of net.Conn, idle longest first
 	evicted int64
 	refused int64
@@ -31,7 +33,7 @@ type Listener struct {
 
 // NewListener bounds the connections of a listener.
 func NewListener(l net.Listener, most int) *Listener {
-	return &Listener{Listener: l, max: most, conns: map[net.Conn]*list.Element{}, idle: list.New()}
+	return &Listener{Listener: l, max: most, conns: map[net.Conn]*list.Element{}, fresh: list.New(), idle: list.New()}
 }
 
 // Set changes the bound. What is beyond it already may stay.
@@ -64,6 +66,9 @@ func (l *Listener) admit(c net.Conn) (out net.Conn, ok bool) {
 	defer l.mu.Unlock()
 	if len(l.conns) >= l.max {
 		longest := l.idle.Front()
+		if l.fresh.Len() > l.max/8 || longest == nil { // few may just be about to ask
+			longest = l.fresh.Front()
+		}
 		if longest == nil {
 			l.refused++
 			return c, false
@@ -72,15 +77,21 @@ func (l *Listener) admit(c net.Conn) (out net.Conn, ok bool) {
 		l.forget(out)
 		l.evicted++
 	}
-	l.conns[c] = l.idle.PushBack(c)
+	l.conns[c] = l.fresh.PushBack(c)
 	return out, true
 }
 
 func (l *Listener) forget(c net.Conn) {
-	if e := l.conns[c]; e != nil {
+	l.busy(l.conns[c])
+	delete(l.conns, c)
+}
+
+// busy takes a connection out of the list that it is in, if it is in one.
+func (l *Listener) busy(e *list.Element) {
+	if e != nil {
+		l.fresh.Remove(e)
 		l.idle.Remove(e)
 	}
-	delete(l.conns, c)
 }
 
 // ConnState is for http.Server.ConnState.
@@ -94,10 +105,8 @@ func (l *Listener) ConnState(c net.Conn, s http.ConnState) {
 	switch {
 	case !known: // evicted, or another listener's
 	case s == http.StateActive:
-		if e != nil {
-			l.idle.Remove(e)
-			l.conns[c] = nil
-		}
+		l.busy(e)
+		l.conns[c] = nil
 	case s == http.StateIdle:
 		if e == nil {
 			l.conns[c] = l.idle.PushBack(c)
@@ -117,5 +126,5 @@ type Connections struct {
 func (l *Listener) Connections() Connections {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Connections{len(l.conns), l.idle.Len(), l.evicted, l.refused}
+	return Connections{len(l.conns), l.fresh.Len() + l.idle.Len(), l.evicted, l.refused}
 }

@@ -153,6 +153,30 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// Connections on which nothing was ever asked go before one that a client keeps between
+// its requests.
+func TestWhatNeverAskedMakesRoomFirst(t *testing.T) {
+	const most = 16
+	l, _ := serve(t, most)
+	kept := dial(t, l)
+	if err := ask(t, kept, "/"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 * most {
+		dial(t, l)
+	}
+	last := dial(t, l)
+	if err := ask(t, last, "/"); err != nil { // all before it have been taken in
+		t.Fatal(err)
+	}
+	if err := ask(t, kept, "/"); err != nil {
+		t.Errorf("the connection that was kept: %v", err)
+	}
+	if c := l.Connections(); c.Open > most || c.Evicted < 2*most {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestWithoutAnIdleOneANewConnectionIsRefused(t *testing.T) {
 	l, hold := serve(t, 3)
 	var busy []net.Conn
