@@ -15,6 +15,12 @@
 // in; the Go plugin of examples/everything; and a fake server, which is the test
 // binary itself (fakeserver_test.go) and misbehaves on request.
 //
+// # The newcomer's path
+//
+// testdata/newcomer.txtar is what somebody types who is new to kalpa, from a clone to a
+// restored backup, with the MCP inspector and the TypeScript client. It is read as a page
+// of documentation, and run by testscript (newcomer_test.go).
+//
 // # Parts taken out
 //
 // Some tests build a second kalpa, with the tag seams, take a part out of it with

@@ -3,137 +3,105 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/kalpahost/kalpa/internal/soak"
 )
 
-// inspector lays the MCP inspector's command line out as the whole inspector has it
-// (there it reads its version), and returns what runs it against a server.
-func inspector(t *testing.T) func(url string, args ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	packages, err := filepath.Abs("node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range []error{
-		os.CopyFS(filepath.Join(dir, "cli"), os.DirFS(filepath.Join(packages, "@modelcontextprotocol", "inspector-cli"))),
-		os.Symlink(packages, filepath.Join(dir, "node_modules")),
-		os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"name":"@modelcontextprotocol/inspector","version":"1.0.3"}`), 0o600),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return func(url string, args ...string) string {
-		t.Helper()
-		return output(t, "node", append([]string{filepath.Join(dir, "cli", "build", "cli.js"), "--cli", url, "--transport", "http"}, args...)...)
-	}
-}
-
-// output runs a command to its end and returns what it has printed.
-func output(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.WaitDelay = 5 * time.Second
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", filepath.Base(name), strings.Join(args, " "), err, out, stderr.String())
-	}
-	return string(out)
-}
-
-// The way of somebody who is new to it: a server of somebody else's, hosted as
-// docs/hosting.md says; used by the MCP inspector and by the official client; killed and
-// started again; looked into, backed up and restored as docs/operating.md says.
+// The way of somebody who is new to it is testdata/newcomer.txtar: what they type, and
+// what they see. It runs in the environment of whoever runs the test, with the packages
+// of e2e installed. $CLONE is this repository. Besides testscript's own, it has these
+// commands:
+//
+//	free NAME...               sets each $NAME to an address that is free
+//	ready ADDRESS              waits until the host with this admin listener is ready
+//	client connect URL         the TypeScript client opens a session, whose id is $SESSION
+//	client session             prints the id of the session that the client has now
+//	client call TOOL ARGUMENTS the client calls a tool, and prints the text of its answer
 func TestTheWayOfANewcomer(t *testing.T) {
 	needNode(t)
-	work := t.TempDir()
-	file := filepath.Join(work, "kalpa.yaml")
-	everything, err := filepath.Abs("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
-	if err != nil {
-		t.Fatal(err)
-	}
-	servers, err := json.Marshal(object{"servers": object{"everything": object{"command": "node", "args": []string{everything}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, servers, 0o600); err != nil { // JSON is YAML
-		t.Fatal(err)
-	}
-	h := serve(t, hosting{flags: []string{"--config", file, "--admin", "127.0.0.1:0"}, data: filepath.Join(work, "data")})
-	host := "http://" + h.address()
-	if h.url != host+"/mcp/everything" {
-		t.Errorf("it is at %s", h.url)
-	}
+	testscript.Run(t, testscript.Params{
+		Files: []string{"testdata/newcomer.txtar"},
+		Setup: func(e *testscript.Env) error {
+			packages, err := filepath.Abs("node_modules")
+			if err != nil {
+				return err
+			}
+			bin := filepath.Join(e.WorkDir, "bin")
+			e.Vars = append(e.Vars, os.Environ()...)
+			e.Setenv("CLONE", filepath.Dir(filepath.Dir(packages)))
+			e.Setenv("GOBIN", bin)
+			e.Setenv("PATH", fmt.Sprintf("%s:%s:%s", bin, os.Getenv("PATH"), filepath.Join(packages, ".bin")))
+			e.Values["client"] = newTSClient(e.T().(testing.TB))
+			return installInspector(packages, filepath.Join(e.WorkDir, "inspector"), bin)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"free": free, "ready": ready, "client": driveClient},
+	})
+}
 
-	// The inspector knows no paths but those that end in /mcp.
-	inspect := inspector(t)
-	if got := inspect(host+"/everything/mcp", "--method", "tools/list"); !strings.Contains(got, `"get-sum"`) {
-		t.Errorf("the inspector lists %s", got)
-	}
-	if got := inspect(host+"/everything/mcp", "--method", "tools/call", "--tool-name", "echo", "--tool-arg", "message=hello"); !strings.Contains(got, "Echo: hello") {
-		t.Errorf("the inspector's call: %s", got)
-	}
+// installInspector lays the MCP inspector's command line out as the whole inspector has
+// it, where it reads its version, and gives it the name that it has there.
+func installInspector(packages, folder, bin string) error {
+	program := filepath.Join(folder, "cli", "build", "cli.js")
+	return errors.Join(
+		os.CopyFS(filepath.Join(folder, "cli"), os.DirFS(filepath.Join(packages, "@modelcontextprotocol", "inspector-cli"))),
+		os.Symlink(packages, filepath.Join(folder, "node_modules")),
+		os.WriteFile(filepath.Join(folder, "package.json"), []byte(`{"name":"@modelcontextprotocol/inspector","version":"1.0.3"}`), 0o600),
+		os.MkdirAll(bin, 0o700),
+		os.Symlink(program, filepath.Join(bin, "mcp-inspector")),
+	)
+}
 
-	c := newTSClient(t)
-	c.connect(h.url, nil)
-	session := c.state().Session
-	if got := c.tool("get-sum", object{"a": 2, "b": 3}); got != "The sum of 2 and 3 is 5." {
-		t.Error(got)
+func free(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: free NAME...")
 	}
-	kalpa := func(args ...string) string { t.Helper(); return output(t, h.program, args...) }
-	backup := filepath.Join(work, "backup")
-	kalpa("backup", backup, "--data", h.data)
+	for _, name := range args {
+		port, err := soak.FreePort(context.Background())
+		ts.Check(err)
+		ts.Setenv(name, fmt.Sprintf("127.0.0.1:%d", port))
+	}
+}
 
-	// Killed and started again: the client does not notice.
-	h.kill()
-	h.restart()
-	if got := c.tool("get-sum", object{"a": 3, "b": 4}); got != "The sum of 3 and 4 is 7." {
-		t.Error(got)
+func ready(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ready ADDRESS")
 	}
-	if again := c.state().Session; again != session {
-		t.Errorf("session %s after %s", again, session)
-	}
-
-	for _, look := range []struct{ command, want string }{
-		{"sessions list", session},
-		{"sessions show " + session, "resident"},
-		{"objects list mcp-session", session},
-		{"objects show mcp-session " + session, `"meta"`},
-		{"alarms", session},
-		{"isolates list", "ISOLATE"},
-		{"status", "everything at " + h.url},
-	} {
-		if got := kalpa(append(strings.Fields(look.command), "--data", h.data)...); !strings.Contains(got, look.want) {
-			t.Errorf("kalpa %s: %s", look.command, got)
+	said := "nothing"
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		r, err := http.Get("http://" + args[0] + "/readyz")
+		if err != nil {
+			said = err.Error()
+			continue
+		}
+		body, err := io.ReadAll(r.Body)
+		ts.Check(errors.Join(err, r.Body.Close()))
+		if said = string(body); r.StatusCode == http.StatusOK {
+			return
 		}
 	}
-	if _, code := h.terminate(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	if got := kalpa("check", "--data", h.data); !strings.Contains(got, "as it should be") {
-		t.Error(got)
-	}
+	ts.Fatalf("not ready after 20 s: %s", said)
+}
 
-	// A host runs on what is restored, and the client goes on with its session.
-	restored := filepath.Join(work, "restored")
-	kalpa("restore", backup, "--data", restored)
-	h.data = restored
-	h.restart()
-	if got := c.tool("get-sum", object{"a": 4, "b": 5}); got != "The sum of 4 and 5 is 9." {
-		t.Error(got)
+func driveClient(ts *testscript.TestScript, neg bool, args []string) {
+	c := ts.Value("client").(*tsClient)
+	switch {
+	case !neg && len(args) == 2 && args[0] == "connect":
+		ts.Setenv("SESSION", c.connect(args[1], nil).Session)
+	case !neg && len(args) == 1 && args[0] == "session":
+		fmt.Fprintln(ts.Stdout(), c.state().Session)
+	case !neg && len(args) == 3 && args[0] == "call":
+		fmt.Fprintln(ts.Stdout(), c.tool(args[1], json.RawMessage(args[2])))
+	default:
+		ts.Fatalf("usage: client connect URL, client session, client call TOOL ARGUMENTS")
 	}
-	if again := c.state().Session; again != session {
-		t.Errorf("session %s after %s", again, session)
-	}
-	kalpa("sessions", "end", session, "--data", h.data)
 }

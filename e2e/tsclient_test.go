@@ -191,7 +191,7 @@ func (c *tsClient) doWith(name string, params, options any) json.RawMessage {
 }
 
 // tool calls a tool and returns the text of its first content.
-func (c *tsClient) tool(name string, arguments object) string {
+func (c *tsClient) tool(name string, arguments any) string {
 	c.t.Helper()
 	return message{Result: c.do("callTool", object{"name": name, "arguments": arguments})}.Text()
 }
