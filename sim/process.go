@@ -89,6 +89,9 @@ func (p *Process) Go(f func()) {
 // Signal implements run.Runner.
 func (p *Process) Signal() run.Signal { return &signal{p: p} }
 
+// Yield implements run.Runner. What is ready has its turn when this event waits or ends.
+func (p *Process) Yield() {}
+
 // AfterDone implements run.Runner. Of contexts that are not the world's own nothing
 // is heard: who waits for one of those hears of the same in another way.
 func (p *Process) AfterDone(ctx context.Context, f func()) (stop func() bool) {

@@ -20,6 +20,8 @@ const (
 	// it is full, what waits grows into a larger group.
 	DefaultWindow = 4
 
+	// yields is how often those that are ready go first while a group grows by it.
+	yields = 8
 	// controlBytes is what a queued claim or release counts for.
 	controlBytes = 128
 	// spareRequests bounds the array that is kept for the next queue.
@@ -310,9 +312,25 @@ func (c *Committer) take() []request {
 		}
 		run.WaitWithout(&c.mu, c.work)
 	}
+	c.gather()
 	taken := c.queue
 	c.queue, c.spare = c.spare[:0], taken
 	return taken
+}
+
+// gather lets those that are ready to run submit what they are about to, so that it
+// shares the fsync: one takes as much of a processor as half a dozen commits. It waits
+// for nobody: when nothing else is ready, nothing is lost. Called with the lock.
+func (c *Committer) gather() {
+	for range yields {
+		before := len(c.queue)
+		c.mu.Unlock()
+		c.opts.Runner.Yield()
+		c.mu.Lock()
+		if len(c.queue) == before {
+			return
+		}
+	}
 }
 
 // freed gives room back, and lets in who waits for it.

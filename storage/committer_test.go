@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/internal/seams"
 )
 
@@ -175,6 +176,51 @@ func TestWhatWaitsForTheDiskGrowsIntoOneGroup(t *testing.T) {
 			t.Errorf("stats: %+v", s)
 		}
 	})
+}
+
+// crowd is a Runner whose Yield lets others submit.
+type crowd struct {
+	run.Runner
+	turn func()
+}
+
+func (c crowd) Yield() { c.turn() }
+
+// Those that are ready to submit share the group that is about to form, and who goes on
+// and on submitting does not keep it from forming.
+func TestWhoIsReadySharesTheGroup(t *testing.T) {
+	for _, tc := range []struct {
+		ready int
+		want  []string
+	}{
+		{0, []string{"[n:0]"}},
+		{3, []string{"[n:0 n:1 n:2 n:3]"}},
+		{yields, []string{"[n:0 n:1 n:2 n:3 n:4 n:5 n:6 n:7 n:8]"}},
+		{yields + 2, []string{"[n:0 n:1 n:2 n:3 n:4 n:5 n:6 n:7 n:8]"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &scripted{}
+			var c *Committer
+			var epoch uint64
+			id, at := ID{"c", "n"}, 0
+			submit := func() {
+				if epoch != 0 && at <= tc.ready {
+					at++
+					c.Submit(keyed(id, epoch, fmt.Sprint(at-1)), func(error) {})
+				}
+			}
+			c = newCommitter(t, b, CommitterOptions{Runner: crowd{run.Real, submit}})
+			epoch = mustClaim(t, c, id)
+			submit()
+			synctest.Wait()
+			if !slices.Equal(b.log(), tc.want) {
+				t.Errorf("%d ready: groups %v, want %v", tc.ready, b.log(), tc.want)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // A process that is killed at a commit has not applied it, or has it on disk and has

@@ -7,6 +7,7 @@ package run
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -19,6 +20,8 @@ type Runner interface {
 	// AfterDone calls f, on a goroutine of its own, when ctx has ended. stop takes
 	// that back; false means that f was called or stop was.
 	AfterDone(ctx context.Context, f func()) (stop func() bool)
+	// Yield lets goroutines that are ready to run go first.
+	Yield()
 }
 
 // Signal wakes the one goroutine that waits for it. It remembers that it was set,
@@ -37,6 +40,7 @@ type real struct{}
 
 func (real) Go(f func())    { go f() }
 func (real) Signal() Signal { return make(signal, 1) }
+func (real) Yield()         { runtime.Gosched() }
 
 func (real) AfterDone(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, f)

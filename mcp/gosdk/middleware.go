@@ -74,6 +74,7 @@ func receive(next sdk.MethodHandler) sdk.MethodHandler {
 		if r == nil {
 			return next(ctx, method, req) // a connection that is not ours
 		}
+		growStack(0)
 		var id wire.ID
 		if x := req.GetExtra(); x != nil && len(x.Header[markHeader]) > 0 {
 			m := mark(x.Header[markHeader])
@@ -107,6 +108,17 @@ func receive(next sdk.MethodHandler) sdk.MethodHandler {
 		returned = true
 		return result, err
 	}
+}
+
+// growStack gives the goroutine, which the SDK has made for this request, the stack that
+// decoding arguments and looking at them by their schema take. Else it grows in steps, and
+// each one copies all frames: measured, 6 % of the processor time of a call that adds two
+// numbers.
+//
+//go:noinline
+func growStack(at int) byte {
+	var room [10 << 10]byte
+	return room[at] // so that it has to be there
 }
 
 // subject names what was called, for an error.
