@@ -105,7 +105,8 @@ type stream struct {
 	flushedAt time.Time
 	detached  time.Time
 	over      bool // a GET stream that another has taken the place of
-	dirty     bool // its row is behind
+	dirty     bool // its row may be behind
+	stored    *streamRow // its row as it was put last by this incarnation; nil: it was not
 	born      bool // opened in this epoch: its events are 1 to seq
 	loaded    bool // left by an incarnation that is gone, whose socket may still confirm
 	recalled  bool // read back from storage for a client that came once more
@@ -124,12 +125,12 @@ func (st *stream) done() bool {
 // before everything else.
 func (st *stream) resumable() bool { return st.prime || st.flushed.Stream != "" }
 
-func (st *stream) row() []byte {
+func (st *stream) row() streamRow {
 	r := streamRow{Done: st.done(), Prime: st.prime, Over: st.over, At: st.flushedAt}
 	if st.flushed.Stream != "" {
 		r.Flushed = st.flushed.String()
 	}
-	return encode(r)
+	return r
 }
 
 // out is what a step yields: a batch, what to read before it is sealed, and what

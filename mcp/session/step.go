@@ -84,14 +84,24 @@ func (s *state) tidy(o *out) {
 	for _, st := range s.behind {
 		if st.dirty && s.streams[st.id] == st {
 			st.dirty = false
-			o.put(prefixStream+st.id, st.row())
-			o.do(kept{st.id, st.flushed})
+			s.store(st, o)
 			if st.done() && st.socket == nil {
 				delete(s.streams, st.id) // storage has all that is left of it
 			}
 		}
 	}
 	s.behind = s.behind[:0]
+}
+
+// store writes a stream's row if it says anything new.
+func (s *state) store(st *stream, o *out) {
+	r := st.row()
+	if st.stored != nil && *st.stored == r {
+		return
+	}
+	st.stored = &r
+	o.put(prefixStream+st.id, encode(r))
+	o.do(kept{st.id, st.flushed})
 }
 
 // saveStreams writes the stream rows that are behind if there is a batch that can

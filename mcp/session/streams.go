@@ -266,7 +266,7 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 	old := s.get
 	s.streams[st.id], s.get = st, st
 	s.touch(st)
-	o.put(prefixStream+st.id, st.row())
+	s.store(st, o) // a batch of its own, if need be
 	o.do(openSocket{g.Socket, Opening{Streaming: true}})
 	if st.prime {
 		s.prime(st, o)

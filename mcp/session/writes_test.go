@@ -6,7 +6,7 @@ import (
 )
 
 // What says nothing new is not stored again: the last use of a session is once a second,
-// and the row of a stream not with an event that is no answer.
+// and the row of a stream not with its events.
 func TestWhatSaysNothingNewIsNotStored(t *testing.T) {
 	b := newBench(t)
 	b.now = b.now.Add(activityGrain)
@@ -25,7 +25,7 @@ func TestWhatSaysNothingNewIsNotStored(t *testing.T) {
 		t.Errorf("a notification stores %q", keys())
 	}
 	b.answer(1, b.rt.next, `{}`)
-	if b.put("act") != "" || b.put("e/pa/") == "" {
+	if b.put("act") != "" || b.put("e/pa/") == "" || b.put("s/pa") != "" {
 		t.Errorf("its answer stores %q", keys())
 	}
 	b.call("b", "2")
