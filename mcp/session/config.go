@@ -44,7 +44,7 @@ type Policy struct {
 	// IdleTimeout is how long a runtime may rest before it is reclaimed.
 	// Default: 5 min. Negative: never.
 	IdleTimeout time.Duration
-	// BuildTimeout bounds Plugin.Build, and again the answer to initialize.
+	// BuildTimeout bounds the start: Plugin.Build, and the answer to initialize.
 	// Default: 60 s.
 	BuildTimeout time.Duration
 	// ApprovalTimeout is how long a question waits for its person; then the runtime

@@ -40,6 +40,27 @@ func TestARequestCostsTwoCommits(t *testing.T) {
 	}
 }
 
+// Opening a session costs a commit for the initialize, one for its answer, and one for the
+// note that the client has it: neither that the runtime gets the request, nor that the
+// answer has reached the client, is worth one of its own.
+func TestOpeningCostsThreeCommits(t *testing.T) {
+	w := newWorld(t, nil)
+	commits := func() int {
+		return int(w.store.(*countingStore).Store.(*storage.Memory).Stats().Commits)
+	}
+	fewest := 100
+	for range 5 {
+		before := commits()
+		c := &client{w, session.NewID()}
+		c.postAs(caller, true, initialize).wait()
+		c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`).wait()
+		fewest = min(fewest, commits()-before)
+	}
+	if fewest != 3 {
+		t.Errorf("opening a session costs %d commits", fewest)
+	}
+}
+
 // The committer merges the commits of sessions that are at work together: on a disk
 // that takes 20 ms for an fsync, 64 calls need far fewer fsyncs than their 128 commits.
 func TestCommitsOfManySessionsAreMerged(t *testing.T) {

@@ -68,6 +68,9 @@ func (s *state) load(src source, why func(epoch uint64) Loss, now time.Time, o *
 		}
 	}
 	slices.SortStableFunc(s.marks, func(a, b mark) int { return a.at.Compare(b.at) })
+	if len(s.marks) > 0 {
+		s.sweepAfter(s.marks[0].at)
+	}
 	if s.meta.Ended {
 		return nil
 	}

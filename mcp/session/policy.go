@@ -157,15 +157,19 @@ func (s *state) keepDeadline(now time.Time) time.Time {
 	case s.cfg == nil:
 		return time.Time{}
 	}
-	at := s.expiry()
-	if len(s.marks) > 0 {
-		// A little later than the first is due, so that one wake serves many.
-		at = earliest(at, s.marks[0].at.Add(s.cfg.Retention+s.cfg.Retention/4))
-	}
+	at := earliest(s.expiry(), s.sweep)
 	if len(s.approvals) > 0 {
 		at = earliest(at, s.approvals[0].keptUntil(s.cfg))
 	}
 	return at
+}
+
+// sweepAfter has what is flushed at a time go when it has been kept long enough: a little
+// later, so that one wake serves many. What is due earlier stays so.
+func (s *state) sweepAfter(flushed time.Time) {
+	if s.sweep.IsZero() && s.cfg != nil {
+		s.sweep = flushed.Add(s.cfg.Retention + s.cfg.Retention/4)
+	}
 }
 
 // expiry is when the session ends for want of use; zero for never.
@@ -216,8 +220,10 @@ func (s *state) onRing(now time.Time, o *out) {
 	for n := 0; n < maxTrims && len(s.marks) > 0 && due(s.marks[0].at.Add(s.cfg.Retention)); n++ {
 		s.trimFirst(o)
 	}
-	if len(s.marks) == 0 {
+	if s.sweep = (time.Time{}); len(s.marks) == 0 {
 		s.marks = nil
+	} else {
+		s.sweepAfter(s.marks[0].at)
 	}
 	s.forgetApprovals(now, o)
 	if at := s.expiry(); !at.IsZero() && due(at) {

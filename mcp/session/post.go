@@ -204,6 +204,14 @@ func (s *state) admit(r *owed, creating bool, now time.Time, o *out) {
 			s.build(now, o)
 		}
 	}
+	if r.Method == "initialize" {
+		// Its row says at once that the runtime may have it, and so is not written
+		// again: who has lost it initializes anew in any case.
+		r.Gen, r.Started = s.rt.gen, true
+		s.enter(r, o)
+		r.Started = false
+		return
+	}
 	s.enter(r, o)
 }
 

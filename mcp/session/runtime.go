@@ -35,12 +35,10 @@ func (s *state) onBuilt(e built, now time.Time, o *out) {
 		s.buildFailed(e.err, now, o)
 		return
 	}
-	s.rt.since = now
 	for _, r := range s.rt.queue {
 		if r.Method == "initialize" {
 			s.rt.queue = s.rt.queue[1:]
-			s.send(r, o)
-			s.enter(r, o)
+			s.send(r, o) // its row says so already
 			return
 		}
 	}

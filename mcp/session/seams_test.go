@@ -39,7 +39,7 @@ func TestWhatATestTakesOutIsSeen(t *testing.T) {
 		want("during the call, of what is kept,", keep(t0), 0)
 		s.live, s.active = nil, t0.Add(time.Second)
 		want("after the answer", source(s.active), tc.answered)
-		s.marks = []mark{{at: s.active}} // the flush is confirmed
+		s.mark(&stream{}, s.active, &out{}) // the flush is confirmed
 		kept := time.Second + cfg.Retention*5/4
 		if tc.out.NoRelease {
 			kept = 0

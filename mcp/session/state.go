@@ -38,9 +38,10 @@ type state struct {
 	tidying bool      // a tidy is on its way
 	// listening: a listen is on its way.
 	listening bool
-	get       *stream // the GET stream that unrelated messages go to
-	live      []*owed // requests that wait for an answer, in the order of admission
-	marks     []mark  // what has been flushed and waits for the retention to pass
+	get       *stream   // the GET stream that unrelated messages go to
+	live      []*owed   // requests that wait for an answer, in the order of admission
+	marks     []mark    // what has been flushed and waits for the retention to pass
+	sweep     time.Time // when the first of them is to go, or of what is about to be flushed; zero: there is none
 	// liveBytes is the size of the requests in live.
 	liveBytes int64
 
@@ -104,12 +105,12 @@ type stream struct {
 	flushed   EventID // the last event that a front has confirmed
 	flushedAt time.Time
 	detached  time.Time
-	over      bool // a GET stream that another has taken the place of
-	dirty     bool // its row may be behind
+	over      bool       // a GET stream that another has taken the place of
+	dirty     bool       // its row may be behind
 	stored    *streamRow // its row as it was put last by this incarnation; nil: it was not
-	born      bool // opened in this epoch: its events are 1 to seq
-	loaded    bool // left by an incarnation that is gone, whose socket may still confirm
-	recalled  bool // read back from storage for a client that came once more
+	born      bool       // opened in this epoch: its events are 1 to seq
+	loaded    bool       // left by an incarnation that is gone, whose socket may still confirm
+	recalled  bool       // read back from storage for a client that came once more
 	bytes     int64
 	trimmed   EventID // what a full log was last trimmed to
 }

@@ -32,6 +32,7 @@ func (s *state) append(st *stream, m wire.Message, answers wire.ID, o *out) {
 	if st.socket != nil && !st.replaying {
 		o.do(push{st.socket, Frame{ID: st.last.String(), Data: m.Bytes(), Answers: answers}})
 		st.sent = st.last
+		s.sweepAfter(s.now) // it is flushed in a moment, and this commit may as well say so
 	}
 	if answers != "" && st.post && st.socket == nil {
 		s.listenLater(grace-s.now.Sub(st.detached), o)
@@ -280,6 +281,7 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 			s.get = st
 			o.delete(prefixStream + old.id)
 		} else {
+			s.sweepAfter(now)
 			s.marks = append(s.marks, mark{upto: EventID{old.id, max(old.last.Epoch, s.epoch), old.seq}, at: now, whole: true})
 		}
 		if old.sent.Less(old.last) {
@@ -536,6 +538,7 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 // mark queues what was flushed for its retention.
 func (s *state) mark(st *stream, now time.Time, o *out) {
 	defer s.relieve(o)
+	s.sweepAfter(now)
 	if st.done() {
 		s.marks = append(s.marks, mark{upto: st.last, at: now, whole: true, born: st.born, bytes: st.bytes})
 		return
