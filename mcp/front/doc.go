@@ -81,4 +81,8 @@
 // (MaxStreams), what waits for a slow reader (Pending, WriteLimit). The size of
 // the headers and the time they take are the http.Server's to bound; it must not
 // set WriteTimeout or ReadTimeout, which would end streams.
+//
+// Bodies larger than 64 KiB are read at a pace, all of a process together, and into
+// memory that is used again: who sends what is refused in the end slows down others who
+// do, and not those whose messages are small.
 package front

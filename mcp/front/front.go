@@ -33,6 +33,8 @@ type Front struct {
 	exchanges map[uint64]*exchange
 	last      uint64 // number given to an exchange
 
+	pace func(ctx context.Context, bytes int) error // paced, but for tests
+
 	streams atomic.Int64
 	bodies  atomic.Int64
 	count   counters
@@ -65,7 +67,7 @@ func New(o Options) (*Front, error) {
 		return nil, fmt.Errorf("front: no server is hosted under the name %q", o.Server)
 	}
 	f := &Front{
-		o: o, tracer: o.tracer(), turns: turns{free: o.MaxAttaching}, rest: o.Runner.Signal(), exchanges: map[uint64]*exchange{},
+		o: o, pace: paced, tracer: o.tracer(), turns: turns{free: o.MaxAttaching}, rest: o.Runner.Signal(), exchanges: map[uint64]*exchange{},
 	}
 	if err := f.Configure(o.limits()); err != nil {
 		return nil, err

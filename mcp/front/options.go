@@ -57,7 +57,8 @@ type Options struct {
 	// MaxBody bounds the body of one POST, in bytes. Default 16 MiB.
 	MaxBody int64
 	// MaxBodies bounds the bodies that are held at once: those being read and those of
-	// exchanges that are not over. Default 512 MiB.
+	// exchanges that are not over. Bodies larger than 64 KiB have three quarters of it, or
+	// MaxBody if that is more, so that small ones find room. Default 512 MiB.
 	MaxBodies int64
 	// MaxBatch bounds the messages in one batch. Default 100.
 	MaxBatch int
