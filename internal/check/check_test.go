@@ -157,6 +157,24 @@ func TestFilesThatAreGoneOrCutAreExplained(t *testing.T) {
 	}
 }
 
+// The witness is a second look: one that says nothing is told of, and the store is whole. A
+// folder without one is that of somebody who has gone on without what was lost.
+func TestAWitnessThatSaysNothingIsTold(t *testing.T) {
+	t.Parallel()
+	for what, written := range map[string]string{"empty": "", "no text": "\x00\xff\x00", "of one line": "closed\n", "nobody's": "hello there\n"} {
+		dir := fill(t)
+		must(t, os.WriteFile(filepath.Join(dir, "kalpa-witness"), []byte(written), 0o600))
+		if r := checked(t, dir); r.Damaged || r.Objects["counter"] != 300 || len(r.Findings) != 1 || !has(r, storage.Warning, "kalpa-witness", "can't be compared", "log", "writes this one anew") {
+			t.Errorf("%s:\n%s", what, text(r))
+		}
+	}
+	dir := fill(t)
+	must(t, os.Remove(filepath.Join(dir, "kalpa-witness")))
+	if r := checked(t, dir); len(r.Findings) != 0 {
+		t.Errorf("none:\n%s", text(r))
+	}
+}
+
 // Rows that do not decode, or do not agree with each other, each by itself.
 func TestRowsThatDoNotAgree(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,14 @@ const (
 	cutAdvice     = "restore a backup, or go on without what is lost: remove the file " + witnessName + " in the folder, and start the host"
 )
 
+// illegibleWitness is no damage to what is stored: it costs the second look at it.
+var illegibleWitness = storage.Finding{
+	Severity: storage.Warning, About: witnessName,
+	What: "is not what a host has written: what the files were when the last host ended can't be compared",
+	Lost: "nothing that is stored; but if the end of a log was lost as well, nobody can tell",
+	Do:   "look at what happens to files in the folder; the next host that opens it writes this one anew",
+}
+
 // Inspect looks at every file of a store that nobody has open, changes none of them,
 // and tells of all that is wrong with them. It returns the store, open for reading,
 // as far as it can be read; nil when it can't be. An error says that it could not be
@@ -45,6 +53,9 @@ func Inspect(ctx context.Context, o Options, found func(storage.Finding)) (*Stor
 	}
 	w, err := f.witness()
 	if err == nil {
+		if w.illegible {
+			found(illegibleWitness)
+		}
 		err = f.inspectFiles(w, found)
 	}
 	if err = errors.Join(err, f.close()); err != nil {

@@ -34,6 +34,8 @@ type witness struct {
 	closed bool   // it was closed in order
 	boot   uint32 // the last boot that was durable; 0: nothing is known
 	files  []witnessed
+
+	illegible bool // there is a file, and it says nothing
 }
 
 type witnessed struct {
@@ -96,7 +98,7 @@ func (f *folder) witness() (witness, error) {
 	if w, ok := parseWitness(string(text)); ok {
 		return w, nil
 	}
-	return witness{}, nil
+	return witness{illegible: true}, nil
 }
 
 // compare reads the witness and fails when the files are not what it says.
