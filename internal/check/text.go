@@ -52,10 +52,17 @@ func (r *Report) Text(w io.Writer) {
 	fmt.Fprintln(w)
 	switch {
 	case r.Damaged:
-		fmt.Fprintf(w, "The store is DAMAGED: %d findings.\n", r.Counts[storage.Damage])
+		fmt.Fprintf(w, "The store is DAMAGED: %s.\n", counted(r.Counts[storage.Damage], "finding"))
 	case r.Counts[storage.Warning] > 0:
-		fmt.Fprintf(w, "Nothing is lost; %d warnings.\n", r.Counts[storage.Warning])
+		fmt.Fprintf(w, "Nothing is lost; %s.\n", counted(r.Counts[storage.Warning], "warning"))
 	default:
 		fmt.Fprintln(w, "The store is as it should be.")
 	}
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
