@@ -66,6 +66,14 @@ func (f *targetFlags) get(set *pflag.FlagSet) admin.Target {
 	return f.target
 }
 
+// explain says more of an error when the class is none of the host's.
+func (f *targetFlags) explain(ctx context.Context, host *admin.Client, err error) error {
+	if err == nil || f.target.Class == "" {
+		return err
+	}
+	return (&target{Client: host}).class(ctx, f.target.Class, err)
+}
+
 // completeTarget offers the sessions and classes of a host.
 func (c *chaos) completeTarget(cmd *cobra.Command) {
 	for flag, offer := range map[string]cobra.CompletionFunc{"session": c.which.sessionIDs(false), "class": c.which.objectNames(false)} {
@@ -109,7 +117,10 @@ func (c *chaos) reset() *cobra.Command {
 	cmd.Flags().StringVar(&ask.Reason, "reason", "", "a `TEXT` for the host's log")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ask.Target = target.get(cmd.Flags())
-		return talk(c, cmd, func(ctx context.Context, host *admin.Client) (*admin.WasReset, error) { return host.Reset(ctx, ask) },
+		return talk(c, cmd, func(ctx context.Context, host *admin.Client) (*admin.WasReset, error) {
+			done, err := host.Reset(ctx, ask)
+			return done, target.explain(ctx, host, err)
+		},
 			func(w io.Writer, done *admin.WasReset) {
 				if done.Epoch == 0 {
 					fmt.Fprintf(w, "isolate %d was reset (%s): %d objects\n", *done.Isolate, done.Cause, done.Objects)
@@ -168,7 +179,10 @@ filter it is the next request that does. kalpa chaos points lists the points.`,
 		if flags.Changed("times") {
 			ask.Times = &times
 		}
-		return talk(c, cmd, func(ctx context.Context, host *admin.Client) (*admin.Armed, error) { return host.Arm(ctx, ask) },
+		return talk(c, cmd, func(ctx context.Context, host *admin.Client) (*admin.Armed, error) {
+			armed, err := host.Arm(ctx, ask)
+			return armed, target.explain(ctx, host, err)
+		},
 			func(w io.Writer, s *admin.Armed) {
 				fmt.Fprintf(w, "strike %d waits at %s for %s\n", s.Number, s.Point, filters(&s.Strike))
 			})

@@ -69,6 +69,13 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 		newStatus(), newSessions(), newObjects(), newAlarms(), newIsolates(), newEvents(),
 		newBackup(), newRestore(), newCheck(), newDoctor(), newMan(), newExitCodes())
 	completeValues(root)
+	root.InitDefaultCompletionCmd()
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic(err) // cobra has it
+	}
+	completion.Args = knownShell
+	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return root
 }
 
@@ -98,6 +105,18 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
+// knownShell is for kalpa completion: each shell is a command below it.
+func knownShell(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var shells []string
+	for _, sub := range cmd.Commands() {
+		shells = append(shells, sub.Name())
+	}
+	return unknown("completion for", args[0], shells, cmd.CommandPath()+" --help")
+}
+
 func unknownCommand(cmd *cobra.Command, name string) error {
 	e := &usageError{err: fmt.Errorf("unknown command %q", name), hint: cmd.CommandPath() + " --help lists the commands"}
 	near := cmd.SuggestionsFor(name)
@@ -123,7 +142,8 @@ var elsewhere = map[string]string{
 // flagError adds to what the flag parser says which flag was meant.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &usageError{err: err}
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if ok {
 		if number, ok := errors.AsType[*strconv.NumError](err); ok { // who types flags does not know what parses them
 			what := "is not a whole number that can be used here"
 			if number.Func == "ParseBool" {
@@ -132,12 +152,17 @@ func flagError(cmd *cobra.Command, err error) error {
 			e.err = fmt.Errorf("--%s: %q %s", invalid.GetFlag().Name, invalid.GetValue(), what)
 		}
 	}
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if ok && invalid.GetFlag().Value.Type() == "duration" {
+		e.err = fmt.Errorf("--%s: %q is not a length of time", invalid.GetFlag().Name, invalid.GetValue())
+		e.hint = "write --" + invalid.GetFlag().Name + " 90s, 5m or 1h30m"
+		return e
+	}
+	notThere, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		e.hint = cmd.CommandPath() + " --help lists the flags"
 		return e
 	}
-	name := unknown.GetSpecifiedName()
+	name := notThere.GetSpecifiedName()
 	for _, sub := range cmd.Commands() {
 		if sub.Flags().Lookup(name) != nil && (e.hint == "" || sub.Name() == "serve") { // which is what most mean
 			e.hint = "it is a flag of a command, and comes after it: " + sub.CommandPath() + " --" + name
