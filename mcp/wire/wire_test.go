@@ -86,6 +86,7 @@ func TestParseRefuses(t *testing.T) {
 		{"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}", ParseError, "", "UTF-8"},
 		{"{\"jsonrpc\":\"2.0\",\"method\":\"\n\"}", ParseError, "", "not JSON"},
 		{strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000), ParseError, "", "not JSON"},
+		{strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000), ParseError, "", "not JSON"},
 		{`7`, InvalidRequest, "", "object"},
 		{`"jsonrpc"`, InvalidRequest, "", "object"},
 		{`null`, InvalidRequest, "", "object"},
@@ -121,6 +122,20 @@ func TestParseRefuses(t *testing.T) {
 		if syntax.Code != c.code || syntax.ID != c.id || !strings.Contains(syntax.Msg, c.says) {
 			t.Errorf("%.60s: got %d %q %q, want %d %q and %q in it", c.in, syntax.Code, syntax.ID, syntax.Msg, c.code, c.id, c.says)
 		}
+	}
+}
+
+func TestValuesLieSoDeepAndNoDeeper(t *testing.T) {
+	for depth, ok := range map[int]bool{10_000: true, 10_001: false} {
+		inner := depth - 2 // the message, and its params
+		_, err := Parse([]byte(`{"jsonrpc":"2.0","method":"a","params":{"a":` + strings.Repeat("[", inner) + strings.Repeat("]", inner) + `}}`))
+		if (err == nil) != ok {
+			t.Errorf("%d deep: %v", depth, err)
+		}
+	}
+	// Many that do not lie in each other are no matter.
+	if _, err := Parse([]byte(`{"jsonrpc":"2.0","method":"a","params":{"a":[[]` + strings.Repeat(",[]", 20_000) + `]}}`)); err != nil {
+		t.Error(err)
 	}
 }
 
