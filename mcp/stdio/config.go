@@ -35,6 +35,8 @@ const (
 	killWait = 10 * time.Second
 	// logBurst and logRate bound what one child can make the host log.
 	logBurst, logRate = 200, 50
+	// keptLine is the most that is kept of a line to write the next one in, in bytes.
+	keptLine = 4 << 10
 	// maxLogLine is the longest piece of a child's output in one log record.
 	maxLogLine = 2 << 10
 )

@@ -15,3 +15,5 @@ var errSystem = fmt.Errorf("servers as child processes are not supported on %s: 
 func newLauncher(launcherOptions, *slog.Logger) (launcher, error) { return nil, errSystem }
 
 func pipe(bool) (r, w *os.File, err error) { return nil, nil, errSystem }
+
+func writeNow(uintptr, []byte) (int, error) { return 0, errSystem }

@@ -41,6 +41,7 @@ func (o *outlet) end() {
 func (r *Runtime) readStdout() {
 	in := newLines(r.stdout, r.config.MaxLine)
 	noise := newNoise(r.log)
+	silent := true
 	for {
 		line, skipped, err := in.next()
 		if errors.Is(err, errEndless) {
@@ -83,7 +84,10 @@ func (r *Runtime) readStdout() {
 			}
 			continue
 		}
-		r.speaks()
+		if silent {
+			silent = false
+			r.speaks()
+		}
 		for _, m := range messages {
 			r.send(m)
 		}
@@ -93,12 +97,9 @@ func (r *Runtime) readStdout() {
 // speaks notes that the server has said something.
 func (r *Runtime) speaks() {
 	r.mu.Lock()
-	first := !r.spoken
 	r.spoken = true
 	r.mu.Unlock()
-	if first {
-		r.plugin.speaks()
-	}
+	r.plugin.speaks()
 }
 
 func (r *Runtime) send(m wire.Message) {

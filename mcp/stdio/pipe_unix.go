@@ -35,3 +35,16 @@ func pipe(hostReads bool) (r, w *os.File, err error) {
 	}
 	return os.NewFile(uintptr(p[0]), "|r"), os.NewFile(uintptr(p[1]), "|w"), nil
 }
+
+// writeNow writes as much to a pipe as it takes at once, which may be nothing.
+func writeNow(fd uintptr, b []byte) (int, error) {
+	n, err := unix.Write(int(fd), b)
+	switch err {
+	case nil:
+		return n, nil
+	case unix.EAGAIN, unix.EINTR:
+		return 0, nil
+	default:
+		return 0, os.NewSyscallError("write", err)
+	}
+}

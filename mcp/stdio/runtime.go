@@ -23,7 +23,7 @@ type Runtime struct {
 	log     *slog.Logger
 	proc    *process
 
-	stdin          *os.File
+	stdin          *inlet
 	stdout, stderr *outlet
 	tail           tail
 	readers        sync.WaitGroup
@@ -34,6 +34,7 @@ type Runtime struct {
 
 	writing chan struct{} // held by the one who writes to stdin
 	cut     bool          // a line was begun and not ended; guarded by writing
+	line    []byte        // room for the next line; guarded by writing
 
 	trouble  chan string   // what makes the child useless while it lives
 	exceeded chan *excess  // what it has too much of
@@ -58,7 +59,7 @@ func newRuntime(p *Plugin, config Config, s mcp.Session, proc *process, ours [3]
 	r := &Runtime{
 		plugin: p, config: config, began: time.Now(), session: s, proc: proc,
 		log:    s.Logger().With("pid", proc.pid),
-		stdin:  ours[0],
+		stdin:  newInlet(ours[0]),
 		stdout: &outlet{File: ours[1]}, stderr: &outlet{File: ours[2]},
 		tail:    tail{max: config.StderrTail},
 		writing: make(chan struct{}, 1),
@@ -95,23 +96,16 @@ func (r *Runtime) Deliver(ctx context.Context, m wire.Message) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	line := make([]byte, 0, len(m.Bytes())+3)
+	line := r.line[:0]
 	if r.cut { // whatever was cut off, even if only its end, is no message now
 		line = append(line, "!\n"...)
 	}
 	before := len(line)
 	line = append(append(line, m.Bytes()...), '\n')
-
-	late := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(late)
-		r.stdin.SetWriteDeadline(time.Unix(1, 0))
-	})
-	n, err := r.stdin.Write(line)
-	if !stop() {
-		<-late
-		r.stdin.SetWriteDeadline(time.Time{})
+	if cap(line) <= keptLine {
+		r.line = line
 	}
+	n, err := r.stdin.write(ctx, line)
 	if n > 0 {
 		r.cut = n != len(line) && n != before
 	}
@@ -207,7 +201,7 @@ func (r *Runtime) watch() {
 	r.stdout.end()
 	r.stderr.end()
 	r.readers.Wait()
-	closeAll([3]*os.File{r.stdin, r.stdout.File, r.stderr.File})
+	closeAll([3]*os.File{r.stdin.File, r.stdout.File, r.stderr.File})
 
 	err := r.exitError(reason)
 	r.mu.Lock()
