@@ -143,3 +143,6 @@ func allocated(dir string) (total int64, err error) {
 	})
 	return total, err
 }
+
+// newSession makes a command the leader of a session of its own.
+func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

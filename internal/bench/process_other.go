@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os/exec"
+	"syscall"
 	"time"
 )
 
@@ -20,6 +21,8 @@ func (p *process) terminate(time.Duration) error { return errLinux }
 func (p *process) lastWords() string             { return "" }
 func (p *process) resident() (int64, error)      { return 0, errLinux }
 func allocated(string) (int64, error)            { return 0, errLinux }
+
+func newSession() *syscall.SysProcAttr { return nil }
 
 func (p *process) burnt() (time.Duration, error) { return 0, errLinux }
 func burnt() (time.Duration, error)              { return 0, errLinux }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os/exec"
 	"strconv"
 	"time"
@@ -21,154 +22,236 @@ import (
 // windows are how many requests are under way at a time.
 var windows = []int{1, 32}
 
+// hands are who writes the requests: the goroutine that reads the answers, which is the
+// least that can be done, or another one, as in a session, whose turns are between the two.
+var hands = []struct {
+	name  string
+	apart bool
+}{{"one goroutine", false}, {"two goroutines", true}}
+
+// The ways to a child. Its pipes come twice: a system that shares its processors out
+// between sessions treats a child that has one of its own, as the runtime's have, otherwise
+// than one in the session of who drives it.
+const (
+	bySamePipes = iota
+	byPipes
+	byRuntime
+)
+
 // measureStdio compares the runtime that runs a server as a child process with the same
 // child, driven over its pipes by nothing but a write and a read. The runtime alone is
-// measured, in this process: no HTTP, and nothing durable. The last row is all of a host.
+// measured, in this process: no HTTP, and nothing durable.
 func (b *bench) measureStdio(ctx context.Context) error {
 	echo, err := b.build(ctx, "./internal/bench/echo", "")
 	if err != nil {
 		return err
 	}
-	ways := []struct {
-		name string
-		open func(context.Context, string) (pair, error)
-	}{
-		{"its pipes", overPipes}, {"the stdio runtime", overRuntime},
-	}
-	rows := [][]string{{"requests under way", "its pipes, calls/s", "the stdio runtime, calls/s", "the runtime is"}}
-	worst := spread{median: 1e9}
+	rows := [][]string{{
+		"requests under way", "written and read by", "its pipes, in the driver's session, calls/s", "its pipes, calls/s", "the stdio runtime, calls/s",
+		"the runtime is", "processor time of a call, its pipes, µs", "the stdio runtime, µs",
+	}}
+	worst := spread{median: math.Inf(1)}
 	for _, window := range windows {
-		rates := make([][]float64, len(ways))
-		for round := range b.rounds {
-			for i, way := range ways {
-				if err := ctx.Err(); err != nil {
-					return err
+		for _, hand := range hands {
+			var rates, times [3][]float64
+			for round := range b.rounds {
+				for way := range rates {
+					if err := ctx.Err(); err != nil {
+						return err
+					}
+					rate, took, err := b.talk(ctx, way, echo.program, &talk{window: window, apart: hand.apart})
+					if err != nil {
+						return err
+					}
+					rates[way], times[way] = append(rates[way], rate), append(times[way], took)
 				}
-				p, err := way.open(ctx, echo.program)
-				if err != nil {
-					return err
-				}
-				_, err = pump(p, window, b.warmup)
-				rate := 0.0
-				if err == nil {
-					rate, err = pump(p, window, b.d)
-				}
-				if err = errors.Join(err, p.close()); err != nil {
-					return fmt.Errorf("%s: %w", way.name, err)
-				}
-				rates[i] = append(rates[i], rate)
+				b.say("stdio, round %d, %d under way, %s: %.0f/s and %.0f/s over pipes, %.0f/s in the runtime", round+1, window, hand.name,
+					rates[bySamePipes][round], rates[byPipes][round], rates[byRuntime][round])
 			}
-			b.say("stdio, round %d, %d under way: %.0f/s over pipes, %.0f/s in the runtime", round+1, window, rates[0][round], rates[1][round])
+			ratio := summarize(ratios(rates[byRuntime], rates[byPipes]))
+			if ratio.median < worst.median {
+				worst = ratio
+			}
+			row := []string{fmt.Sprint(window), hand.name}
+			for _, r := range rates {
+				row = append(row, summarize(r).String())
+			}
+			rows = append(rows, append(row, ratio.String()+" times as fast", summarize(times[byPipes]).String(), summarize(times[byRuntime]).String()))
 		}
-		ratio := summarize(ratios(rates[1], rates[0]))
-		if ratio.median < worst.median {
-			worst = ratio
-		}
-		rows = append(rows, []string{fmt.Sprint(window), summarize(rates[0]).String(), summarize(rates[1]).String(), ratio.String() + " times as fast"})
 	}
 	return errors.Join(b.publish("stdio", "stdio", false, table(rows)), b.found(targetStdio, worst))
 }
 
-// pair is a child and its two directions. write is called by one goroutine, and read by
-// one other.
-type pair struct {
-	write func(wire.Message) error
-	read  func() ([]byte, error) // the next message, which lasts until the next read
-	close func() error
+// talk measures one way: calls a second, and the processor time that each takes in this
+// process, in microseconds.
+func (b *bench) talk(ctx context.Context, way int, program string, t *talk) (rate, took float64, err error) {
+	t.news = make(chan error, 2*t.window+2)
+	switch way {
+	case byRuntime:
+		err = t.overRuntime(ctx, program)
+	default:
+		err = t.overPipes(program, way == byPipes)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	_, _, err = t.run(b.warmup)
+	if err == nil {
+		rate, took, err = t.run(b.d)
+	}
+	return rate, took, errors.Join(err, t.close())
 }
 
-// pump has so many requests under way at a time, and checks the answers. They come in
-// order: the child is one thread.
-func pump(p pair, window int, d time.Duration) (rate float64, err error) {
+// talk has so many requests under way at a time with a child, and checks the answers.
+// They come in order: the child is one thread.
+type talk struct {
+	write  func(wire.Message) error
+	close  func() error
+	window int
+	apart  bool
+
+	end            time.Time
+	sent, answered int
+	news           chan error // apart: of each answer; else: that the last one has come
+}
+
+func (t *talk) run(d time.Duration) (rate, took float64, err error) {
+	before, err := burnt()
+	if err != nil {
+		return 0, 0, err
+	}
 	begin := time.Now()
-	sent, answered := 0, 0
-	for end := begin.Add(d); ; {
-		for ; sent-answered < window && time.Now().Before(end); sent++ {
-			text := strconv.Itoa(sent)
-			if err := p.write(wire.NewRequest(wire.ID(text), "tools/call", []byte(`{"name":"echo","arguments":{"text":"`+text+`"}}`))); err != nil {
-				return 0, err
+	t.end, t.sent, t.answered = begin.Add(d), 0, 0
+	if t.apart {
+		for read := 0; ; read++ {
+			if err := t.ask(read); err != nil {
+				return 0, 0, err
+			}
+			if read == t.sent {
+				break
+			}
+			if err := <-t.news; err != nil {
+				return 0, 0, err
 			}
 		}
-		if sent == answered {
-			return float64(answered) / time.Since(begin).Seconds(), nil
+	} else {
+		if err := t.askOnce(); err != nil {
+			return 0, 0, err
 		}
-		line, err := p.read()
-		if err != nil {
-			return 0, err
+		if err := <-t.news; err != nil { // who reads the answer asks on
+			return 0, 0, err
 		}
-		parts := gjson.GetManyBytes(line, "id", "result.content.0.text")
-		if want := strconv.Itoa(answered); parts[0].Raw != want || parts[1].Str != want {
-			return 0, fmt.Errorf("%.200s is not the answer to %s", line, want)
-		}
-		answered++
 	}
+	wall := time.Since(begin)
+	after, err := burnt()
+	n := float64(t.sent)
+	return n / wall.Seconds(), float64((after - before).Microseconds()) / n, err
 }
 
-func overPipes(_ context.Context, program string) (p pair, err error) {
+// ask fills the window, of which so many have been answered.
+func (t *talk) ask(answered int) error {
+	for t.sent-answered < t.window && time.Now().Before(t.end) {
+		if err := t.askOnce(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *talk) askOnce() error {
+	text := strconv.Itoa(t.sent)
+	t.sent++
+	return t.write(wire.NewRequest(wire.ID(text), "tools/call", []byte(`{"name":"echo","arguments":{"text":"`+text+`"}}`)))
+}
+
+// heard takes an answer, or why no more come, on the goroutine that has read it.
+func (t *talk) heard(line []byte, err error) {
+	if err == nil {
+		err = t.check(line)
+	}
+	if err == nil && !t.apart {
+		if err = t.ask(t.answered); err == nil && t.sent > t.answered {
+			return
+		}
+	}
+	t.news <- err
+}
+
+func (t *talk) check(line []byte) error {
+	parts := gjson.GetManyBytes(line, "id", "result.content.0.text")
+	if want := strconv.Itoa(t.answered); parts[0].Raw != want || parts[1].Str != want {
+		return fmt.Errorf("%.200s is not the answer to %s", line, want)
+	}
+	t.answered++
+	return nil
+}
+
+func (t *talk) overPipes(program string, ownSession bool) error {
 	cmd := exec.Command(program) //nolint:noctx // it ends with its stdin
+	if ownSession {
+		cmd.SysProcAttr = newSession()
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return p, err
+		return err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return p, err
+		return err
 	}
-	lines := bufio.NewReaderSize(out, 64<<10)
 	var line []byte
-	p.write = func(m wire.Message) error {
+	t.write = func(m wire.Message) error {
 		line = append(append(line[:0], m.Bytes()...), '\n')
 		_, err := in.Write(line)
 		return err
 	}
-	p.read = func() ([]byte, error) {
-		line, err := lines.ReadSlice('\n')
-		return bytes.TrimSpace(line), err
+	if err := cmd.Start(); err != nil {
+		return err
 	}
-	p.close = func() error { return errors.Join(in.Close(), cmd.Wait()) }
-	return p, cmd.Start()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		lines := bufio.NewReaderSize(out, 64<<10)
+		for {
+			line, err := lines.ReadSlice('\n')
+			t.heard(bytes.TrimSpace(line), err)
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.close = func() error {
+		err := in.Close()
+		<-read
+		return errors.Join(err, cmd.Wait())
+	}
+	return nil
 }
 
-func overRuntime(ctx context.Context, program string) (p pair, err error) {
+func (t *talk) overRuntime(ctx context.Context, program string) error {
 	plugin := stdio.New(stdio.Config{Command: program, Logger: slog.New(slog.DiscardHandler)})
-	host := &sink{messages: make(chan wire.Message, 64), exited: make(chan error, 1)}
-	r, err := plugin.Build(ctx, host)
+	r, err := plugin.Build(ctx, sink{t})
 	if err != nil {
-		return p, err
+		return errors.Join(err, plugin.Close(ctx))
 	}
-	p.write = func(m wire.Message) error { return r.Deliver(ctx, m) }
-	p.read = func() ([]byte, error) {
-		select {
-		case m := <-host.messages:
-			return m.Bytes(), nil
-		case err := <-host.exited:
-			return nil, err
-		}
-	}
-	p.close = func() error { return errors.Join(r.Close(ctx), plugin.Close(ctx)) }
-	return p, nil
+	t.write = func(m wire.Message) error { return r.Deliver(ctx, m) }
+	t.close = func() error { return errors.Join(r.Close(ctx), plugin.Close(ctx)) }
+	return nil
 }
 
 // sink is the session that a runtime works for: it hands on what it is sent.
-type sink struct {
-	messages chan wire.Message
-	exited   chan error
-}
+type sink struct{ *talk }
 
-func (s *sink) ID() string                   { return "bench" }
-func (s *sink) Server() string               { return "echo" }
-func (s *sink) Principal() mcp.Principal     { return mcp.Principal{} }
-func (s *sink) Epoch() uint64                { return 1 }
-func (s *sink) Handshake() mcp.Handshake     { return mcp.Handshake{} }
-func (s *sink) State() mcp.State             { return nil }
-func (s *sink) Logger() *slog.Logger         { return slog.New(slog.DiscardHandler) }
-func (s *sink) Exited(err error)             { s.exited <- err }
-func (s *sink) Charge(int64) (func(), error) { return func() {}, nil }
-func (s *sink) Send(ctx context.Context, m wire.Message, _ wire.ID) error {
-	select {
-	case s.messages <- m:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+func (s sink) ID() string                   { return "bench" }
+func (s sink) Server() string               { return "echo" }
+func (s sink) Principal() mcp.Principal     { return mcp.Principal{} }
+func (s sink) Epoch() uint64                { return 1 }
+func (s sink) Handshake() mcp.Handshake     { return mcp.Handshake{} }
+func (s sink) State() mcp.State             { return nil }
+func (s sink) Logger() *slog.Logger         { return slog.New(slog.DiscardHandler) }
+func (s sink) Exited(err error)             { s.heard(nil, err) }
+func (s sink) Charge(int64) (func(), error) { return func() {}, nil }
+func (s sink) Send(_ context.Context, m wire.Message, _ wire.ID) error {
+	s.heard(m.Bytes(), nil)
+	return nil
 }

@@ -46,6 +46,8 @@ func TestParse(t *testing.T) {
 		{"space around", " \r\n\t{\"jsonrpc\":\"2.0\",\"method\":\"a\"}\n", Notification, "a", "", "", "", ""},
 		{"space between", `{ "jsonrpc" : "2.0" , "id" : 1 , "method" : "a" , "params" : { "b" : 1 } }`, Request, "a", "1", `{ "b" : 1 }`, "", ""},
 		{"lines between", "{\r\n\"jsonrpc\":\"2.0\",\n\"id\":\n1,\"method\":\"a\",\"params\":{\n}}", Request, "a", "1", `{}`, "", ""},
+		{"a line feed between", "{\"jsonrpc\":\"2.0\",\n\"method\":\"a\"}", Notification, "a", "", "", "", ""},
+		{"a carriage return between", "{\"jsonrpc\":\"2.0\",\r\"method\":\"a\"}", Notification, "a", "", "", "", ""},
 		{"escaped lines stay", `{"jsonrpc":"2.0","method":"a","params":{"t":"\n\r"}}`, Notification, "a", "", `{"t":"\n\r"}`, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
