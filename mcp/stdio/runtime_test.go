@@ -130,11 +130,11 @@ func TestDeliverEndsWithItsContextAndLeavesNoHalfMessage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	o := start(t, "reads late", func(c *Config) { c.Env[fileVar] = file })
 	o.waitFor(t, "ready")
-	big := []byte(`{"x":"` + strings.Repeat("a", 1<<20) + `"}`)
+	big := wire.NewRequest("1", "x", []byte(`{"x":"`+strings.Repeat("a", 1<<20)+`"}`))
 	for range 2 { // the second time not a byte goes out
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := o.Deliver(ctx, wire.NewRequest("1", "x", big)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := o.Deliver(ctx, big); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v, want the deadline", err)
 		}
 	}
@@ -156,10 +156,8 @@ func TestCloseFreesADeliverThatWaitsForTheServer(t *testing.T) {
 	o := start(t, "reads nothing", func(c *Config) { c.CloseGrace, c.TermGrace = 50*time.Millisecond, 50*time.Millisecond })
 	o.waitFor(t, "ready")
 	delivered := make(chan error)
-	go func() {
-		big := []byte(`{"x":"` + strings.Repeat("a", 1<<20) + `"}`)
-		delivered <- o.Deliver(context.Background(), wire.NewRequest("1", "x", big))
-	}()
+	big := wire.NewRequest("1", "x", []byte(`{"x":"`+strings.Repeat("a", 1<<20)+`"}`))
+	go func() { delivered <- o.Deliver(context.Background(), big) }()
 	select {
 	case err := <-delivered:
 		t.Fatalf("Deliver did not wait: %v", err)
