@@ -85,30 +85,46 @@ func (s *Service) Look(ctx context.Context, id string) (Info, error) {
 
 func (s *Service) look(ctx context.Context, id string) (Info, *meta, error) {
 	m, err := s.meta(ctx, id)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Info{}, nil, err
-	case m == nil:
-		return Info{ID: id, Presence: Unreadable, Isolate: s.host.IsolateOf(ObjectOf(id))}, nil, nil
 	}
-	store, oid := s.host.Store(), ObjectOf(id)
-	i := Info{ID: id, Server: m.Server, Isolate: s.host.IsolateOf(oid), Epoch: s.host.Epoch(oid), Created: m.Created, Activity: m.Created}
+	i := s.glance(id, m)
+	return i, m, s.fill(ctx, &i)
+}
+
+// glance is what the first row of a session says, nil when it does not decode, and what
+// is in memory.
+func (s *Service) glance(id string, m *meta) Info {
+	oid := ObjectOf(id)
+	i := Info{ID: id, Presence: Unreadable, Isolate: s.host.IsolateOf(oid)}
+	if m != nil {
+		i.Server, i.Epoch, i.Created, i.Activity = m.Server, s.host.Epoch(oid), m.Created, m.Created
+		i.Presence = s.presence(i, m)
+	}
+	return i
+}
+
+// fill adds what the other rows of a session say.
+func (s *Service) fill(ctx context.Context, i *Info) error {
+	if i.Presence == Unreadable {
+		return nil
+	}
+	store, oid := s.host.Store(), ObjectOf(i.ID)
 	if row, err := store.Get(ctx, oid, keyActivity); err != nil {
-		return Info{}, nil, err
+		return err
 	} else if row != nil {
 		_ = json.Unmarshal(row, &i.Activity) // a row that does not decode is the session's to report
 	}
 	for _, err := range store.List(ctx, oid, storage.Range{Prefix: prefixOwed}) {
 		if err != nil {
-			return Info{}, nil, err
+			return err
 		}
 		i.Owed++
 	}
 	if a, err := store.Alarm(ctx, oid); err == nil { // likewise
 		i.Alarm = a.At
 	}
-	i.Presence = s.presence(i, m)
-	return i, m, nil
+	return nil
 }
 
 // meta reads the first row of a session; nil when it does not decode.
@@ -214,6 +230,10 @@ type Query struct {
 	State  Presence // empty: any
 }
 
+func (q Query) wants(i Info) bool {
+	return (q.Server == "" || i.Server == q.Server) && (q.State == "" || i.Presence == q.State)
+}
+
 // maxScan bounds the sessions that one List looks at, so that a filter that few pass
 // does not hold up the caller: it gets what there is so far, and goes on.
 const maxScan = 5000
@@ -231,23 +251,21 @@ func (s *Service) List(ctx context.Context, q Query) (page []Info, next string, 
 			return page, last, nil
 		}
 		seen, last = seen+1, id
-		if q.Server != "" {
-			switch m, err := s.meta(ctx, id); {
-			case errors.Is(err, ErrUnknown):
-				continue
-			case err != nil:
-				return nil, "", err
-			case m == nil || m.Server != q.Server:
-				continue
-			}
+		m, err := s.meta(ctx, id)
+		if errors.Is(err, ErrUnknown) { // it has gone since
+			continue
 		}
-		switch i, err := s.Look(ctx, id); {
-		case errors.Is(err, ErrUnknown): // it has gone since
-		case err != nil:
+		if err != nil {
 			return nil, "", err
-		case q.State == "" || i.Presence == q.State:
-			page = append(page, i)
 		}
+		i := s.glance(id, m)
+		if !q.wants(i) {
+			continue
+		}
+		if err := s.fill(ctx, &i); err != nil {
+			return nil, "", err
+		}
+		page = append(page, i)
 	}
 	return page, "", nil
 }
@@ -266,8 +284,9 @@ func (s *Service) candidates(ctx context.Context, q Query) iter.Seq2[string, err
 				return
 			}
 		}
-		for {
-			ids, err := s.host.Store().Objects(ctx, Class, after, min(q.Limit+1, 1000))
+		for n := q.Limit + 1; ; n *= 2 { // those that follow a page that was not full are mostly passed over
+			n = min(n, 1000)
+			ids, err := s.host.Store().Objects(ctx, Class, after, n)
 			if err != nil {
 				yield("", err)
 				return

@@ -126,20 +126,26 @@ func ids(page []session.Info) (all []string) {
 	return all
 }
 
-func TestSessionsAreFound(t *testing.T) {
-	w := newWorld(t, nil)
-	for n := range 30 {
+// crowd stores n sessions of two servers, s0 and s1.
+func (w *world) crowd(n int) {
+	w.t.Helper()
+	for n := range n {
 		id := storage.ID{Class: session.Class, Name: fmt.Sprintf("%c8%02d", 'a'+n%3, n)} // no id that is drawn has an 8 or a 9
-		epoch, err := storage.Claim(t.Context(), w.store, id)
+		epoch, err := storage.Claim(w.t.Context(), w.store, id)
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		meta := fmt.Appendf(nil, `{"server":"s%d","principal":{},"created":"2026-01-01T00:00:00Z","version":"2025-06-18"}`, n%2)
-		if err := storage.Commit(t.Context(), w.store, &storage.Batch{ID: id, Epoch: epoch, Puts: []storage.Entry{{Key: "meta", Value: meta}}}); err != nil {
-			t.Fatal(err)
+		if err := storage.Commit(w.t.Context(), w.store, &storage.Batch{ID: id, Epoch: epoch, Puts: []storage.Entry{{Key: "meta", Value: meta}}}); err != nil {
+			w.t.Fatal(err)
 		}
 		w.store.Release(id, epoch)
 	}
+}
+
+func TestSessionsAreFound(t *testing.T) {
+	w := newWorld(t, nil)
+	w.crowd(30)
 	c := w.open1()
 	for _, q := range []struct {
 		session.Query
@@ -185,4 +191,25 @@ func TestSessionsAreFound(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	hang.gone()
+}
+
+// What a filter passes over costs one read, of the row that says so, and ids are read
+// together, however small the page is.
+func TestAFilterReadsLittleOfWhatItPassesOver(t *testing.T) {
+	const sessions = 300
+	w := newWorld(t, nil)
+	w.crowd(sessions)
+	store := w.store.(*countingStore)
+	for _, q := range []session.Query{{State: session.Ended}, {Server: "none"}, {Server: "s0", State: session.Ended}} {
+		store.gets.Store(0)
+		store.lists.Store(0)
+		store.objects.Store(0)
+		q.Limit = 1
+		if page, next, err := w.svc.List(t.Context(), q); err != nil || len(page) > 0 || next != "" {
+			t.Fatalf("%+v: %v, %q, %v", q, page, next, err)
+		}
+		if gets, lists, objects := store.gets.Load(), store.lists.Load(), store.objects.Load(); gets > sessions || lists > 0 || objects > 10 {
+			t.Errorf("%+v: of %d sessions %d rows were read, %d times many rows, %d times ids", q, sessions, gets, lists, objects)
+		}
+	}
 }

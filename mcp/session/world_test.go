@@ -345,14 +345,16 @@ func (w *world) within(d time.Duration, what string, f func() bool) {
 	}
 }
 
-// countingStore counts the reads of many rows, and fails those of one when told to.
+// countingStore counts reads: of one row, of many rows, and of ids. It fails those of one
+// row when told to.
 type countingStore struct {
 	storage.Store
-	lists atomic.Int64
-	fails atomic.Bool // reads of one row
+	gets, lists, objects atomic.Int64
+	fails                atomic.Bool // reads of one row
 }
 
 func (s *countingStore) Get(ctx context.Context, id storage.ID, key string) ([]byte, error) {
+	s.gets.Add(1)
 	if s.fails.Load() {
 		return nil, errors.New("input/output error")
 	}
@@ -362,4 +364,9 @@ func (s *countingStore) Get(ctx context.Context, id storage.ID, key string) ([]b
 func (s *countingStore) List(ctx context.Context, id storage.ID, r storage.Range) iter.Seq2[storage.Entry, error] {
 	s.lists.Add(1)
 	return s.Store.List(ctx, id, r)
+}
+
+func (s *countingStore) Objects(ctx context.Context, class, after string, limit int) ([]storage.ID, error) {
+	s.objects.Add(1)
+	return s.Store.Objects(ctx, class, after, limit)
 }
