@@ -171,7 +171,9 @@ func (a *api) json(serve func(http.ResponseWriter, *http.Request) (any, error)) 
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
-		a.o.Logger.Error("the admin API could not answer", "method", r.Method, "path", r.URL.Path, "error", err)
+		if r.Context().Err() == nil { // else who asked has left, as the console does when it wants something else
+			a.o.Logger.Error("the admin API could not answer", "method", r.Method, "path", r.URL.Path, "error", err)
+		}
 		e = &Error{Status: http.StatusInternalServerError, Text: err.Error()}
 	}
 	write(w, e)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -399,5 +400,18 @@ func TestOverviewTellsWhoHoldsTheHeap(t *testing.T) {
 		if _, status := ask("/v1/overview?holders=" + wrong); status != http.StatusBadRequest {
 			t.Errorf("holders=%s: %d", wrong, status)
 		}
+	}
+}
+
+// Who leaves before there is an answer is no trouble of the host's.
+func TestWhoHasLeftIsNotLogged(t *testing.T) {
+	w := newWorld(t, "")
+	w.open()
+	ctx, leave := context.WithCancel(context.WithValue(t.Context(), http.LocalAddrContextKey, w.admin.Listener.Addr()))
+	leave()
+	answer := httptest.NewRecorder()
+	w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, w.admin.URL+"/v1/sessions", nil).WithContext(ctx))
+	if got := w.log.String(); got != "" || answer.Code != http.StatusInternalServerError {
+		t.Errorf("answer %d: %s; logged: %s", answer.Code, answer.Body, got)
 	}
 }

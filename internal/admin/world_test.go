@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,25 @@ type world struct {
 	front    *httptest.Server
 	admin    *httptest.Server
 	client   *admin.Client
+	log      *syncedLog // of the admin API
+}
+
+// syncedLog keeps what is logged.
+type syncedLog struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *syncedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(p)
+}
+
+func (l *syncedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.String()
 }
 
 func newWorld(t *testing.T, token string) *world {
@@ -47,8 +67,8 @@ func newWorld(t *testing.T, token string) *world {
 	check(t, err)
 	check(t, host.Start())
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	w := &world{t: t, store: store, host: host, sessions: sessions}
-	w.handler = admin.New(admin.Options{Host: host, Sessions: sessions, Logger: quiet, Health: ok, Metrics: ok, Token: token})
+	w := &world{t: t, store: store, host: host, sessions: sessions, log: &syncedLog{}}
+	w.handler = admin.New(admin.Options{Host: host, Sessions: sessions, Logger: slog.New(slog.NewTextHandler(w.log, nil)), Health: ok, Metrics: ok, Token: token})
 	w.front, w.admin = httptest.NewServer(f), httptest.NewServer(w.handler)
 	w.client, err = admin.NewClient(strings.TrimPrefix(w.admin.URL, "http://"), token)
 	check(t, err)
