@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -84,14 +83,7 @@ func (m machine) Continue() error {
 }
 func (m machine) Restart(context.Context) error { return m.start() }
 func (m machine) Ended() <-chan struct{}        { return m.ended }
-
-func (m machine) Admin() *admin.Client {
-	c, err := admin.NewClient(strings.TrimSuffix(m.metrics, "/metrics"), "")
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return c
-}
+func (m machine) Admin() *admin.Client          { return m.admin() }
 
 // isolates is how many a host has.
 const isolates = 4

@@ -99,6 +99,14 @@ var rules = []rule{
 		why: "a soak is a tool on top; only the command line and tests use it",
 	},
 	{
+		of: "internal/crowd", only: []string{"mcp/session", "storage"},
+		why: "a crowd of sessions is rows in a store",
+	},
+	{
+		of: "", except: []string{"e2e", "internal/bench"}, never: within("internal/crowd"),
+		why: "it is for tests and measurements: no host makes up sessions",
+	},
+	{
 		of: "internal/config", only: []string{}, why: "configuration is pure: bytes in, values out",
 	},
 	{

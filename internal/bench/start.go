@@ -4,22 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/kalpahost/kalpa/mcp/session"
-	"github.com/kalpahost/kalpa/storage"
-	"github.com/kalpahost/kalpa/storage/pebble"
+	"github.com/kalpahost/kalpa/internal/crowd"
 )
 
 const (
 	// woken is how many stored sessions are called after each start.
 	woken = 20
-	// writers is how many objects are being written at a time.
-	writers = 256
 	// counted is how often the model session has counted.
 	counted = 1
 	// million is how many sessions the targets speak of.
@@ -36,13 +30,13 @@ func (b *bench) measureStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, alarm, err := b.model(ctx, full)
+	model, err := b.model(ctx, full)
 	if err != nil {
 		return fmt.Errorf("the model session: %w", err)
 	}
-	b.say("start: the %d rows of a session are written for %d more", len(rows), b.stored)
+	b.say("start: the %d rows of a session are written for %d more", len(model.Rows), b.stored)
 	begin := time.Now()
-	ids, err := copies(ctx, full, rows, alarm, b.stored)
+	ids, err := crowd.Fill(ctx, filepath.Join(full, "data"), model, b.stored)
 	if err != nil {
 		return fmt.Errorf("writing the store: %w", err)
 	}
@@ -186,87 +180,27 @@ func (b *bench) pass(ctx context.Context, folder string, ids []string) (float64,
 
 // model opens one session as a client does, waits until it is idle, and returns what is
 // left of it.
-func (b *bench) model(ctx context.Context, folder string) (rows []storage.Entry, alarm storage.Alarm, err error) {
+func (b *bench) model(ctx context.Context, folder string) (none crowd.Model, err error) {
 	host := b.kalpa.watched().server("kalpa", briefly...)
 	if err := host.start(ctx, folder, startLimit); err != nil {
-		return nil, alarm, err
+		return none, err
 	}
 	defer host.end()
 	c, err := open(host.endpoint)
 	if err != nil {
-		return nil, alarm, err
+		return none, err
 	}
 	defer c.close()
 	for n := range counted {
 		if err := c.call("incr", "{}", fmt.Sprint(n+1)); err != nil {
-			return nil, alarm, err
+			return none, err
 		}
 	}
 	if err := host.quiet(ctx); err != nil {
-		return nil, alarm, err
+		return none, err
 	}
 	if err := host.terminate(20 * time.Second); err != nil {
-		return nil, alarm, err
+		return none, err
 	}
-	err = store(folder, func(s *pebble.Store) error {
-		id := storage.ID{Class: session.Class, Name: c.session}
-		for e, err := range s.List(ctx, id, storage.Range{}) {
-			if err != nil {
-				return err
-			}
-			rows = append(rows, e)
-		}
-		if len(rows) == 0 {
-			return errors.New("the store has no rows of it")
-		}
-		alarm, err = s.Alarm(ctx, id)
-		return err
-	})
-	return rows, alarm, err
-}
-
-// copies writes the rows of one session under n new ids, and compacts the store.
-func copies(ctx context.Context, folder string, rows []storage.Entry, alarm storage.Alarm, n int) ([]string, error) {
-	ids := make([]string, n)
-	err := store(folder, func(s *pebble.Store) error {
-		errs := make([]error, writers)
-		var wg sync.WaitGroup
-		for w := range writers {
-			wg.Go(func() {
-				for i := w; i < n && errs[w] == nil; i += writers {
-					ids[i] = session.NewID()
-					errs[w] = put(ctx, s, storage.ID{Class: session.Class, Name: ids[i]}, rows, alarm, i)
-				}
-			})
-		}
-		wg.Wait()
-		return errors.Join(append(errs, s.Compact(ctx))...)
-	})
-	return ids, err
-}
-
-// put writes one object as an incarnation of it would. Alarms are spread, as those
-// of sessions that were not used at the same moment are.
-func put(ctx context.Context, s storage.Store, id storage.ID, rows []storage.Entry, alarm storage.Alarm, n int) error {
-	epoch, err := storage.Claim(ctx, s, id)
-	if err != nil {
-		return err
-	}
-	defer s.Release(id, epoch)
-	batch := &storage.Batch{ID: id, Epoch: epoch, Puts: rows}
-	if !alarm.At.IsZero() {
-		batch.Alarm = &storage.Alarm{At: alarm.At.Add(time.Duration(n) * time.Millisecond)}
-	}
-	return storage.Commit(ctx, s, batch)
-}
-
-// store opens the store that a host has left behind.
-func store(folder string, use func(*pebble.Store) error) error {
-	s, err := pebble.Open(pebble.Options{
-		Dir: filepath.Join(folder, "data"), Durability: storage.Relaxed, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		return err
-	}
-	return errors.Join(use(s), s.Close())
+	return crowd.Take(ctx, filepath.Join(folder, "data"), c.session)
 }

@@ -22,7 +22,7 @@ export function overview() {
       lines: [{ name: "settled", class: "s1", of: p => p.rate }, { name: "lost", class: "bad", of: p => p.lost / 5 }],
     }),
     chart({
-      title: "Latency", window, format: took, log: true, note: "from a request's admission to its answer", empty: "No request was settled in the last 15 minutes.",
+      title: "Latency", window, format: took, log: true, note: "from admission to answer", empty: "No request was settled in the last 15 minutes.",
       lines: [{ name: "p50", class: "s1", of: p => p.latency.p50 || null }, { name: "p99", class: "s3", of: p => p.latency.p99 || null }],
     }),
   ];
