@@ -1,7 +1,8 @@
 // One object that is no session: what the host knows of it.
-import { $, h, fill, keyed, text } from "./dom.js";
+import { h, fill, keyed, text } from "./dom.js";
 import { get, query } from "./api.js";
 import { bytes, count, setTime, time } from "./format.js";
+import { closer, drawer } from "./drawer.js";
 import { every } from "./events.js";
 import { failure } from "./trouble.js";
 
@@ -9,40 +10,16 @@ const refreshEvery = 2000, rows = 50;
 
 export const linkToObject = (type, name) => "#object=" + encodeURIComponent(type + "/" + name);
 
-// object opens and closes with the address, as a session does.
-export function object() {
-  const dialog = $("#object");
-  let open;
-  function route() {
-    const id = new URLSearchParams(location.hash.slice(1)).get("object");
-    if (open && open.id !== id) {
-      open.end.abort();
-      open = undefined;
-      if (!id && dialog.open) dialog.close();
-    }
-    if (id && !open) {
-      open = { id, end: new AbortController() };
-      const slash = id.indexOf("/"); // a class has none
-      show(dialog, id.slice(0, slash), id.slice(slash + 1), open.end.signal);
-    }
-  }
-  dialog.addEventListener("close", () => {
-    if (!open) return;
-    open.end.abort();
-    open = undefined;
-    history.pushState(null, "", location.pathname);
-  });
-  dialog.addEventListener("click", e => { if (e.target === dialog) dialog.close(); });
-  addEventListener("hashchange", route);
-  addEventListener("popstate", route);
-  route();
-}
+export const object = () => drawer("object", (dialog, id, signal) => {
+  const slash = id.indexOf("/"); // a class has none
+  show(dialog, id.slice(0, slash), id.slice(slash + 1), signal);
+});
 
 function show(dialog, type, name, signal) {
   const problem = h("div", { role: "alert" }), facts = h("dl", { class: "facts" }), stored = h("tbody"), more = h("p", { class: "nothing" });
   fill(dialog, h("div", { class: "inner" },
     h("header", {}, h("h2", { id: "object-title" }, type + " ", h("span", { class: "id" }, name)), h("span", { class: "space" }),
-      h("button", { type: "button", autofocus: true, "aria-label": "Close", title: "Close (Esc)", onclick: () => dialog.close() }, "✕")),
+      closer(dialog)),
     problem, facts, h("h3", {}, "Stored"),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "key"), h("th", { class: "number" }, "bytes"))), stored)), more));
   if (!dialog.open) dialog.showModal();

@@ -1,7 +1,8 @@
 // One session: what it is, what it owes, and what has happened to it.
-import { $, h, keyed, text, fill } from "./dom.js";
+import { h, keyed, text, fill } from "./dom.js";
 import { get, query } from "./api.js";
 import { bytes, clockTime, count, plural, setTime, time, took } from "./format.js";
+import { closer, drawer } from "./drawer.js";
 import { every, follow } from "./events.js";
 import { failure } from "./trouble.js";
 import { confirmDispose, confirmEnd, confirmReset } from "./confirm.js";
@@ -18,34 +19,9 @@ export function setPill(element, state) {
 const maxEntries = 300, refreshEvery = 2000;
 
 export function session() {
-  const dialog = $("#session");
-  let open, refresh = () => {};
-
-  // What is open is in the address: it can be shared, and the way back closes it.
-  function route() {
-    const id = new URLSearchParams(location.hash.slice(1)).get("session");
-    if (open && open.id !== id) {
-      open.end.abort();
-      open = undefined;
-      if (!id && dialog.open) dialog.close();
-    }
-    if (id && !open) {
-      open = { id, end: new AbortController() };
-      show(dialog, id, open.end.signal, f => { refresh = f; });
-    }
-  }
-  dialog.addEventListener("close", () => {
-    if (!open) return;
-    open.end.abort();
-    open = undefined;
-    history.pushState(null, "", location.pathname);
-  });
-  // A click beside it closes it, as Esc does.
-  dialog.addEventListener("click", e => { if (e.target === dialog) dialog.close(); });
-  addEventListener("hashchange", route);
-  addEventListener("popstate", route);
-  route();
-  return { heard: events => { if (open && events.some(e => e.session === open.id || e.type === "isolate.reset")) refresh(); } };
+  let refresh = () => {};
+  const opened = drawer("session", (dialog, id, signal) => show(dialog, id, signal, f => { refresh = f; }));
+  return { heard: events => { if (opened() && events.some(e => e.session === opened() || e.type === "isolate.reset")) refresh(); } };
 }
 
 function show(dialog, id, signal, refreshBy) {
@@ -63,7 +39,7 @@ function show(dialog, id, signal, refreshBy) {
   fill(dialog, h("div", { class: "inner" },
     h("header", {},
       h("h2", { id: "session-title" }, "Session ", h("span", { class: "id" }, id)), part.state, h("span", { class: "space" }),
-      h("button", { type: "button", autofocus: true, "aria-label": "Close", title: "Close (Esc)", onclick: () => dialog.close() }, "✕")),
+      closer(dialog)),
     part.problem,
     h("div", { class: "actions" }, part.dispose, part.reset, part.end),
     part.facts,
