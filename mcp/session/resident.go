@@ -27,8 +27,8 @@ var errReset = mcp.ErrReset
 const maxFromRuntime = 8 << 20
 
 // resident is one generation of a session's runtime: what the plugin sees as its
-// mcp.Session. It has one goroutine, which builds the runtime, delivers to it in
-// order, and closes it.
+// mcp.Session. One goroutine at a time builds the runtime, delivers to it in order, and
+// closes it; there is none while there is nothing to do.
 type resident struct {
 	obj    *object
 	gen    uint64
@@ -48,9 +48,11 @@ type resident struct {
 	forget func()
 	room   *semaphore.Weighted
 
-	// wake is set when there is something to deliver, when the life ends, and when
-	// the runtime before this one is gone.
-	wake run.Signal
+	// worker is woken at the start, when there is something to deliver, when the life
+	// ends, and when the runtime before this one is gone.
+	worker  worker
+	begun   bool
+	runtime mcp.Runtime // nil: it is not built
 
 	mu       sync.Mutex
 	inbox    []wire.Message
@@ -63,7 +65,7 @@ type resident struct {
 	// Under the service's lock.
 	before *resident // of the same session, until it is gone
 	gone   bool
-	next   run.Signal // of the runtime that waits for this one to be gone
+	next   *worker // of the runtime that waits for this one to be gone
 }
 
 func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
@@ -71,8 +73,9 @@ func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
 	rt := &resident{
 		obj: obj, gen: gen, svc: obj.svc, id: s.id, epoch: s.epoch, server: s.cfg, meta: *s.meta, init: s.initParams,
 		log: s.log.With("generation", gen), post: obj.post, charge: t.Charger(),
-		room: semaphore.NewWeighted(maxFromRuntime), wake: obj.svc.host.Runner().Signal(), releases: map[int]func(){}, ops: []*stateOp{},
+		room: semaphore.NewWeighted(maxFromRuntime), releases: map[int]func(){}, ops: []*stateOp{},
 	}
+	rt.worker.runner, rt.worker.step = obj.svc.host.Runner(), rt.live
 	rt.story = obj.newStory(t, gen)
 	rt.life, rt.cancel = context.WithCancel(context.Background())
 	rt.forget = t.OnBreak(rt.broken)
@@ -82,31 +85,55 @@ func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
 // start runs the generation: it must not block.
 func (rt *resident) start() {
 	rt.svc.began()
-	rt.svc.host.Runner().Go(rt.run)
+	rt.worker.wake()
 }
 
-func (rt *resident) run() {
-	defer rt.svc.ended()
-	// A runtime of an incarnation that was reset can still act on the world: the
-	// next is built only when it is gone.
-	for rt.svc.succeed(rt) {
-		rt.wake.Wait()
+// live goes on with the generation's life until nothing is left to do for now; true
+// when it is over.
+func (rt *resident) live() (over bool) {
+	over = true
+	defer func() {
+		if over { // also when the plugin has ended the goroutine
+			rt.svc.ended()
+		}
+	}()
+	if !rt.begun {
+		// A runtime of an incarnation that was reset can still act on the world: the
+		// next is built only when it is gone.
+		if rt.svc.succeed(rt) {
+			return false
+		}
+		rt.begin()
 	}
+	if rt.runtime != nil {
+		rt.serve()
+	}
+	if rt.life.Err() == nil {
+		return false
+	}
+	rt.finish()
+	return true
+}
+
+func (rt *resident) begin() {
+	rt.begun = true
 	rt.story.begin()
 	r, err := rt.build()
 	if err != nil {
 		rt.story.failed(err)
-		_ = rt.post(built{rt.gen, err})
-		for rt.life.Err() == nil {
-			rt.wake.Wait()
-		}
 	} else {
+		rt.runtime = r
 		rt.svc.residents.Add(1)
 		rt.story.resident()
-		if rt.post(built{rt.gen, nil}) == nil {
-			rt.serve(r)
-		}
-		rt.closeRuntime(r)
+	}
+	if rt.post(built{rt.gen, err}) != nil {
+		rt.end()
+	}
+}
+
+func (rt *resident) finish() {
+	if rt.runtime != nil {
+		rt.closeRuntime(rt.runtime)
 		rt.story.reaped()
 		rt.svc.residents.Add(-1)
 	}
@@ -125,7 +152,7 @@ func (rt *resident) run() {
 // end ends the life: what waits for it hears of it.
 func (rt *resident) end() {
 	rt.cancel()
-	rt.wake.Set()
+	rt.worker.wake()
 	rt.mu.Lock()
 	ops := rt.ops
 	rt.ops = nil
@@ -155,22 +182,21 @@ func (rt *resident) build() (r mcp.Runtime, err error) {
 	return rt.server.Plugin.Build(ctx, rt)
 }
 
-// serve delivers until the runtime is to be closed.
-func (rt *resident) serve(r mcp.Runtime) {
+// serve delivers what there is.
+func (rt *resident) serve() {
 	for rt.life.Err() == nil {
 		rt.mu.Lock()
 		batch := rt.inbox
 		rt.inbox, rt.waiting = nil, 0
 		rt.mu.Unlock()
 		if len(batch) == 0 {
-			rt.wake.Wait()
-			continue
+			return
 		}
 		for _, m := range batch {
 			if rt.life.Err() != nil {
 				return
 			}
-			if err := r.Deliver(rt.life, m); err != nil {
+			if err := rt.runtime.Deliver(rt.life, m); err != nil {
 				rt.Exited(err)
 				break
 			}
@@ -211,7 +237,7 @@ func (rt *resident) deliver(m wire.Message) {
 		rt.Exited(fmt.Errorf("it has not taken %d bytes that were sent to it", rt.waiting))
 		return
 	}
-	rt.wake.Set()
+	rt.worker.wake()
 }
 
 // close ends the generation in order, broken because its incarnation was reset.

@@ -97,7 +97,7 @@ func (s *Service) succeed(rt *resident) (wait bool) {
 		rt.before = nil
 		return false
 	}
-	rt.before.next = rt.wake
+	rt.before.next = &rt.worker
 	return true
 }
 
@@ -107,7 +107,7 @@ func (s *Service) left(rt *resident) {
 	defer s.mu.Unlock()
 	rt.gone = true
 	if rt.next != nil {
-		rt.next.Set()
+		rt.next.wake()
 	}
 	if s.current[rt.id] == rt {
 		delete(s.current, rt.id)
