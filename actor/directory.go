@@ -27,16 +27,16 @@ type shard struct {
 
 // entry is an object that is not at rest.
 type entry struct {
-	state entryState
-	inc   *incarnation // nil while claiming
+	inc *incarnation // nil while claiming
 	// queue holds the events that are not yet taken, oldest first. While the entry is
 	// active there is a token in the mailbox for each of them.
 	queue []envelope
 	bytes int64 // of what is in it
 	// claiming: the store was asked for an epoch, and the watchdog has looked so often
 	// since.
-	claiming bool
 	looks    uint32
+	claiming bool
+	state    entryState
 }
 
 type entryState uint8

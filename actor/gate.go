@@ -12,15 +12,24 @@ import (
 // the object must read its own writes before the store has applied them.
 type gate struct {
 	mu       sync.Mutex
-	sealed   uint64 // number of the last batch submitted
-	durable  uint64 // number of the last batch confirmed
-	pending  []*storage.Batch
-	dirty    int64      // bytes of the batches under way
-	room     run.Signal // of a write that waits for fewer of them; nil: none does
-	waiting  []output
+	sealed   uint64    // number of the last batch submitted
+	durable  uint64    // number of the last batch confirmed
+	under    *underway // nil: nothing is
 	draining bool
 	broken   bool
 	frozen   bool // nothing leaves until the incarnation is reset
+}
+
+// underway is what a gate holds. Most gates hold nothing: their objects rest.
+type underway struct {
+	pending []*storage.Batch
+	dirty   int64      // bytes of them
+	room    run.Signal // of a write that waits for fewer of them; nil: none does
+	waiting []output
+
+	// The first of each: mostly there is one, and the response that rests on it.
+	one [1]*storage.Batch
+	two [2]output
 }
 
 type output struct {
@@ -28,12 +37,30 @@ type output struct {
 	leave  func()
 }
 
+// holds is what the gate holds, to be added to. Called with the lock.
+func (g *gate) holds() *underway {
+	if g.under == nil {
+		u := &underway{}
+		u.pending, u.waiting = u.one[:0], u.two[:0]
+		g.under = u
+	}
+	return g.under
+}
+
+// rest lets go of what holds nothing. Called with the lock.
+func (g *gate) rest() {
+	if u := g.under; u != nil && len(u.pending) == 0 && len(u.waiting) == 0 && u.room == nil {
+		g.under = nil
+	}
+}
+
 // seal numbers a batch of a size that is about to be submitted.
 func (g *gate) seal(b *storage.Batch, size int64) {
 	g.mu.Lock()
 	g.sealed++
-	g.dirty += size
-	g.pending = append(g.pending, b)
+	u := g.holds()
+	u.dirty += size
+	u.pending = append(u.pending, b)
 	g.mu.Unlock()
 }
 
@@ -44,11 +71,14 @@ func (g *gate) pass(leave []func()) {
 		return
 	}
 	g.mu.Lock()
-	if !g.draining && len(g.waiting) == 0 && g.sealed == g.durable {
+	if !g.draining && (g.under == nil || len(g.under.waiting) == 0) && g.sealed == g.durable {
 		leave = g.through(leave) // there is nothing to wait for
 	}
-	for _, f := range leave {
-		g.waiting = append(g.waiting, output{g.sealed, f})
+	if len(leave) > 0 {
+		u := g.holds()
+		for _, f := range leave {
+			u.waiting = append(u.waiting, output{g.sealed, f})
+		}
 	}
 	g.drain()
 }
@@ -71,13 +101,15 @@ func (g *gate) through(leave []func()) []func() {
 func (g *gate) confirmed(size int64) {
 	g.mu.Lock()
 	g.durable++
-	g.dirty -= size
-	if g.room != nil {
-		g.room.Set()
-	}
-	if len(g.pending) > 0 {
-		g.pending[0] = nil
-		g.pending = g.pending[1:]
+	if u := g.under; u != nil {
+		u.dirty -= size
+		if u.room != nil {
+			u.room.Set()
+		}
+		if len(u.pending) > 0 {
+			u.pending[0] = nil
+			u.pending = u.pending[1:]
+		}
 	}
 	g.drain()
 }
@@ -90,18 +122,17 @@ func (g *gate) drain() {
 		return
 	}
 	g.draining = true
-	for !g.broken && !g.frozen && len(g.waiting) > 0 && g.waiting[0].behind <= g.durable {
-		f := g.waiting[0].leave
-		g.waiting[0].leave = nil
-		g.waiting = g.waiting[1:]
+	for !g.broken && !g.frozen && g.under != nil && len(g.under.waiting) > 0 && g.under.waiting[0].behind <= g.durable {
+		u := g.under
+		f := u.waiting[0].leave
+		u.waiting[0].leave = nil
+		u.waiting = u.waiting[1:]
 		g.mu.Unlock()
 		f()
 		g.mu.Lock()
 	}
-	if len(g.waiting) == 0 {
-		g.waiting = nil
-	}
 	g.draining = false
+	g.rest()
 	g.mu.Unlock()
 }
 
@@ -110,19 +141,24 @@ func (g *gate) drain() {
 func (g *gate) below(limit int64, room run.Signal) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.room = nil; g.dirty < limit || g.broken {
+	u := g.under
+	if u == nil || g.broken {
 		return true
 	}
-	g.room = room
+	if u.room = nil; u.dirty < limit {
+		return true
+	}
+	u.room = room
 	return false
 }
 
 // shut drops what waits; nothing leaves any more.
 func (g *gate) shut() {
 	g.mu.Lock()
-	g.broken, g.waiting, g.pending = true, nil, nil
-	if g.room != nil {
-		g.room.Set()
+	u := g.under
+	g.broken, g.under = true, nil
+	if u != nil && u.room != nil {
+		u.room.Set()
 	}
 	g.mu.Unlock()
 }
@@ -149,7 +185,7 @@ func (g *gate) commits() uint32 {
 func (g *gate) idle() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.sealed == g.durable && len(g.waiting) == 0 && !g.draining && !g.frozen
+	return g.sealed == g.durable && (g.under == nil || len(g.under.waiting) == 0) && !g.draining && !g.frozen
 }
 
 // unapplied returns the batches that the store may not have applied yet, oldest
@@ -157,8 +193,8 @@ func (g *gate) idle() bool {
 func (g *gate) unapplied() []*storage.Batch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.pending) == 0 {
+	if g.under == nil || len(g.under.pending) == 0 {
 		return nil
 	}
-	return append([]*storage.Batch(nil), g.pending...)
+	return append([]*storage.Batch(nil), g.under.pending...)
 }

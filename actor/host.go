@@ -84,7 +84,7 @@ type Options struct {
 	// [Host.EndedBy]. Empty: nobody is told of updates.
 	Version string
 	// Dispatcher and Mailbox decide when incarnations run. Default: a goroutine of the
-	// Runner's for each mailbox that has work.
+	// Runner's for each mailbox that has work, and mailboxes that are next to nothing.
 	Dispatcher pa.Dispatcher
 	Mailbox    pa.MailboxProducer
 	// Entropy is what unique ids are drawn from. Default: the system's.
@@ -137,9 +137,6 @@ func (o *Options) defaults() error {
 	}
 	if o.EvictAfter == 0 {
 		o.EvictAfter = 10 * time.Second
-	}
-	if o.Mailbox == nil {
-		o.Mailbox = newMailbox
 	}
 	if o.Entropy == nil {
 		o.Entropy = crand.Reader
@@ -328,10 +325,14 @@ func (h *Host) Fire(d storage.Due, done func(error)) {
 // nothing to reset.
 func (h *Host) Reset(id storage.ID, c Cause, reason error) (epoch uint64) {
 	inc := h.dir.incarnation(id)
-	if inc == nil || !inc.condemn(&Error{Op: "run", ID: id, Epoch: inc.epoch, Cause: c, Err: reason}) {
+	if inc == nil {
 		return 0
 	}
-	inc.bury()
+	left, ok := inc.condemn(&Error{Op: "run", ID: id, Epoch: inc.epoch, Cause: c, Err: reason})
+	if !ok {
+		return 0
+	}
+	inc.bury(left)
 	h.watcher.reset(inc.broken.Load(), inc.isolate.n)
 	return inc.epoch
 }

@@ -24,8 +24,9 @@ type incarnation struct {
 	shard   *shard // of the directory
 	entry   *entry // in it, while that is this incarnation's
 	machine Machine
-	gate    gate
 	pid     *pa.PID
+	mailbox mailbox // unless Options have another
+	gate    gate
 	life    lifetime
 
 	broken  atomic.Pointer[Error]
@@ -40,8 +41,6 @@ type incarnation struct {
 	seen                                       uint32  // turns, when it last looked
 	stalls                                     *stalls // nil while the incarnation rests
 
-	// left are the WebSockets that are closed when it is buried.
-	left []*socket
 	// overran: it was broken by the watchdog. torn: the object has been torn down, and
 	// this incarnation ends when that is durable. asked: a charge of this object's own
 	// did not fit.
@@ -71,6 +70,7 @@ type incarnation struct {
 
 func newIncarnation(h *Host, id storage.ID, epoch uint64, m Machine) *incarnation {
 	inc := &incarnation{h: h, id: id, epoch: epoch, isolate: h.isolateOf(id), shard: h.dir.shard(id), machine: m}
+	inc.mailbox.inc = inc
 	inc.touch(h.o.Clock.Now())
 	return inc
 }
@@ -382,25 +382,24 @@ func (inc *incarnation) breakWith(err error) {
 	if !errors.As(err, &e) {
 		e = &Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Aborted, Err: err}
 	}
-	if inc.condemn(e) {
-		inc.bury()
+	if left, ok := inc.condemn(e); ok {
+		inc.bury(left)
 		inc.h.watcher.reset(e, inc.isolate.n)
 	}
 }
 
 // condemn ends the incarnation's life: from here on nothing of it is written or
-// leaves. False: it was over already.
-func (inc *incarnation) condemn(e *Error) bool {
+// leaves. Its WebSockets are closed when it is buried. False: it was over already.
+func (inc *incarnation) condemn(e *Error) (left []*socket, ok bool) {
 	if !inc.broken.CompareAndSwap(nil, e) {
-		return false
+		return nil, false
 	}
 	inc.gate.shut()
-	inc.left = inc.h.sockets.take(inc.id)
-	return true
+	return inc.h.sockets.take(inc.id), true
 }
 
 // bury does what is left to do about a condemned incarnation.
-func (inc *incarnation) bury() {
+func (inc *incarnation) bury(left []*socket) {
 	e := inc.broken.Load()
 	inc.h.meters.reset(inc.isolate.n, e.Cause)
 	inc.h.breaks.add(inc.id, lastBreak{e, inc.reset(e.Cause), inc.failedRun(e), inc.cut(e)})
@@ -415,7 +414,7 @@ func (inc *incarnation) bury() {
 	inc.life.end(e)
 	// Out of the directory first: who is told, and calls again, gets the next one.
 	inc.h.release(inc, e)
-	closeFor(e, inc.left)
+	closeFor(e, left)
 	if b, ok := inc.machine.(interface{ broken() }); ok {
 		b.broken()
 	}

@@ -43,7 +43,10 @@ const base = 2 << 10
 
 func newIsolate(h *Host, n int) *isolate {
 	i := &isolate{h: h, n: n, members: map[*incarnation]struct{}{}, classes: map[string]int64{}, abandoned: map[*incarnation]struct{}{}}
-	props := pa.PropsFromProducer(func() pa.Actor { return newWarden(h) }, pa.WithDispatcher(h.o.Dispatcher), pa.WithMailbox(h.o.Mailbox))
+	props := pa.PropsFromProducer(func() pa.Actor { return newWarden(h) }, pa.WithDispatcher(h.o.Dispatcher))
+	if h.o.Mailbox != nil {
+		props.Configure(pa.WithMailbox(h.o.Mailbox))
+	}
 	pid, err := h.sys.Root.SpawnNamed(props, fmt.Sprintf("isolate-%d", n))
 	if err != nil {
 		panic(err) // the actor system is this host's own: the name is free
@@ -217,14 +220,18 @@ func (i *isolate) reset(c Cause, reason error) int {
 	i.mu.Unlock()
 	i.h.log.Warn("isolate reset", "isolate", i.n, "cause", c.String(), "objects", len(all), "reason", reason)
 	// All at once: who hears of it finds no neighbour alive that is about to go.
-	broken := all[:0]
+	type condemned struct {
+		*incarnation
+		left []*socket
+	}
+	broken := make([]condemned, 0, len(all))
 	for _, inc := range all {
-		if inc.condemn(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: c, Err: reason}) {
-			broken = append(broken, inc)
+		if left, ok := inc.condemn(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: c, Err: reason}); ok {
+			broken = append(broken, condemned{inc, left})
 		}
 	}
-	for _, inc := range broken {
-		inc.bury()
+	for _, one := range broken {
+		one.bury(one.left)
 	}
 	i.h.watcher.isolateReset(i.n, c, len(broken), reason)
 	return len(broken)

@@ -1,30 +1,41 @@
 package actor
 
 import (
-	"slices"
 	"sync"
 
 	pa "github.com/asynkron/protoactor-go/actor"
 )
 
-// mailbox is that of an incarnation by default. There are as many as objects in memory,
-// and next to nothing is in them: of tokens it only keeps how many there are.
+// mailbox is that of an incarnation by default, and a part of it. There are as many as
+// objects in memory, and next to nothing is in them: of tokens it only keeps how many
+// there are.
 type mailbox struct {
-	invoker    pa.MessageInvoker
-	dispatcher pa.Dispatcher
+	inc     *incarnation
+	invoker pa.MessageInvoker
 
 	mu        sync.Mutex
+	others    *letter // what is not a token, oldest first
 	tokens    int32
 	running   bool
 	suspended bool
-	others    []any // what is not a token
 }
 
-func newMailbox() pa.Mailbox { return &mailbox{} }
-
-func (m *mailbox) RegisterHandlers(i pa.MessageInvoker, d pa.Dispatcher) {
-	m.invoker, m.dispatcher = i, d
+// letter is a message that is not a token: an actor gets a few in its life.
+type letter struct {
+	message any
+	next    *letter
 }
+
+// post adds a letter. Called with the lock.
+func (m *mailbox) post(message any) {
+	at := &m.others
+	for *at != nil {
+		at = &(*at).next
+	}
+	*at = &letter{message: message}
+}
+
+func (m *mailbox) RegisterHandlers(i pa.MessageInvoker, _ pa.Dispatcher) { m.invoker = i }
 
 func (m *mailbox) Start() {}
 
@@ -39,14 +50,14 @@ func (m *mailbox) PostUserMessage(message any) {
 	if _, ok := message.(token); ok {
 		m.tokens++
 	} else {
-		m.others = append(m.others, message)
+		m.post(message)
 	}
 	m.schedule()
 }
 
 func (m *mailbox) PostSystemMessage(message any) {
 	m.mu.Lock()
-	m.others = append(m.others, message)
+	m.post(message)
 	m.schedule()
 }
 
@@ -56,7 +67,7 @@ func (m *mailbox) schedule() {
 	m.running = true
 	m.mu.Unlock()
 	if idle {
-		m.dispatcher.Schedule(m.run)
+		m.inc.h.o.Dispatcher.Schedule(m.run)
 	}
 }
 
@@ -90,20 +101,12 @@ func (m *mailbox) run() {
 func (m *mailbox) next() (message any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, message := range m.others {
-		if _, system := message.(pa.SystemMessage); !system && m.suspended {
-			continue
+	for at := &m.others; *at != nil; at = &(*at).next {
+		message := (*at).message
+		if _, system := message.(pa.SystemMessage); system || !m.suspended {
+			*at = (*at).next
+			return message
 		}
-		switch {
-		case len(m.others) == 1:
-			m.others = nil
-		case i == 0:
-			m.others[0] = nil
-			m.others = m.others[1:]
-		default:
-			m.others = slices.Delete(m.others, i, i+1)
-		}
-		return message
 	}
 	if m.tokens > 0 && !m.suspended {
 		m.tokens--

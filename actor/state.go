@@ -20,9 +20,9 @@ type State struct {
 	turn *Turn // of the holder of the baton
 	task *task // the holder
 	// nested counts the transactions that the holder is in, one in the other.
-	nested     int
-	waiting    int     // tasks that have begun and not ended
-	background int     // those of them that WaitUntil has begun
+	nested     int32
+	waiting    int32   // tasks that have begun and not ended
+	background int32   // those of them that WaitUntil has begun
 	once       []*call // those of them that have an identity
 	// back is set when the baton has been given back, or is nobody's any more.
 	back run.Signal
@@ -125,7 +125,7 @@ func (s *State) WaitUntil(f func(ctx context.Context) error) error {
 	if _, err := s.holder(); err != nil {
 		return err
 	}
-	if s.background >= s.inc.h.o.MaxQueued {
+	if int(s.background) >= s.inc.h.o.MaxQueued {
 		return &Error{Op: "wait until", ID: s.inc.id, Epoch: s.inc.epoch, Cause: Overload, Hint: "let some of the work that has begun come to its end"}
 	}
 	s.background++

@@ -58,18 +58,18 @@ type resume struct{ *task }
 // object runs a Class's code as a Machine.
 type object[T any] struct {
 	class *Class[T]
-	state *State
+	state State
 	obj   *T
 }
 
 func (o *object[T]) Start(t *Turn) error {
 	o.state.inc = t.inc
-	me := newTask(t.Context(), o.state, nil)
+	me := newTask(t.Context(), &o.state, nil)
 	o.state.turn, o.state.task = t, me
 	me.baton.Store(holds)
 	me.critical.Store(1) // to its end: inc.start counts it
 	var err error
-	o.obj, err = o.class.create(me, o.state)
+	o.obj, err = o.class.create(me, &o.state)
 	if err == nil && o.obj == nil {
 		err = errors.New("the constructor returned nothing")
 	}
@@ -118,7 +118,7 @@ func (o *object[T]) Handle(t *Turn, event any) {
 			}
 		})
 	case incoming:
-		e.enter(t, o.obj, o.state, func(ctx context.Context, up *link, f func(context.Context) func(*Turn)) {
+		e.enter(t, o.obj, &o.state, func(ctx context.Context, up *link, f func(context.Context) func(*Turn)) {
 			o.begin(ctx, t, up, nil, f)
 		})
 	case resume:
@@ -183,7 +183,7 @@ func (o *object[T]) Idle() bool { return o.state.waiting == 0 }
 // run is the schedule that it is a run of, if it is.
 func (o *object[T]) begin(ctx context.Context, t *Turn, up *link, run *string, f func(context.Context) func(*Turn)) {
 	inc := t.inc
-	me := newTask(ctx, o.state, up)
+	me := newTask(ctx, &o.state, up)
 	me.run = run
 	o.state.waiting++
 	o.run(t, me, func() {

@@ -12,8 +12,12 @@ type spawn struct{ inc *incarnation }
 
 func newWarden(h *Host) *warden {
 	w := &warden{}
+	mailbox := h.o.Mailbox
+	if mailbox == nil {
+		mailbox = func() pa.Mailbox { return &w.next.mailbox }
+	}
 	w.props = pa.PropsFromProducer(func() pa.Actor { return w.next },
-		pa.WithDispatcher(h.o.Dispatcher), pa.WithMailbox(h.o.Mailbox))
+		pa.WithDispatcher(h.o.Dispatcher), pa.WithMailbox(mailbox))
 	return w
 }
 

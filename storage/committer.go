@@ -489,7 +489,7 @@ func (c *Committer) settle() {
 		// answered while the group is on its way to the disk.
 		for i := range g.outcomes {
 			if o := &g.outcomes[i]; o.claim != nil {
-				o.err = c.acquire(o.claim)
+				o.err = c.acquire(o.id, o.claim)
 			}
 		}
 		if g.writes != nil && c.failure.Load() == nil {
@@ -512,13 +512,13 @@ func (c *Committer) settle() {
 	}
 }
 
-func (c *Committer) acquire(in *Incarnation) error {
-	epoch, alarm, err := c.backend.Head(in.ID)
+func (c *Committer) acquire(id ID, in *Incarnation) error {
+	epoch, alarm, err := c.backend.Head(id)
 	if err == nil {
-		err = in.Acquire(epoch, alarm)
+		err = in.Acquire(id, epoch, alarm)
 	}
 	if err != nil {
-		c.Release(in.ID, in.Epoch)
+		c.Release(id, in.Epoch)
 	}
 	return err
 }

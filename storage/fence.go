@@ -56,14 +56,12 @@ type Fence struct {
 
 // Incarnation is the fence's record of one claim.
 type Incarnation struct {
-	ID    ID
 	Epoch uint64
 
-	acquired atomic.Bool
-	fenced   bool   // an admitted batch has carried the fence row
 	alarm    *Alarm // the alarm row after the last admitted batch; nil: there is none
-
-	group uint64 // the Committer's: the last group that it wrote to
+	group    uint64 // the Committer's: the last group that it wrote to
+	acquired atomic.Bool
+	fenced   bool // an admitted batch has carried the fence row
 }
 
 // NewFence returns a fence that gives out epochs of a boot number. The number
@@ -91,19 +89,19 @@ func (f *Fence) Claim(id ID) *Incarnation {
 		panic("storage: claim on an exhausted fence")
 	}
 	f.counter++
-	in := &Incarnation{ID: id, Epoch: MakeEpoch(f.boot, f.counter)}
+	in := &Incarnation{Epoch: MakeEpoch(f.boot, f.counter)}
 	f.claims[id] = in
 	return in
 }
 
-// Acquire completes a claim with what the store holds of the object: the epoch
+// Acquire completes a claim of an object with what the store holds of it: the epoch
 // of its fence row (0: no row) and its alarm. It must be called after every
 // batch that was admitted before the claim can be read. It fails if the stored
 // epoch is not older: then something else writes to this store.
-func (in *Incarnation) Acquire(stored uint64, alarm Alarm) error {
+func (in *Incarnation) Acquire(id ID, stored uint64, alarm Alarm) error {
 	if stored >= in.Epoch {
 		return &Error{
-			Op: "claim", ID: in.ID,
+			Op: "claim", ID: id,
 			Err: fmt.Errorf("%w: epoch %d is stored, and %d was about to begin",
 				ErrStaleEpoch, stored, in.Epoch),
 			Hint: "the store's files were replaced by an older copy, or two processes write to them",

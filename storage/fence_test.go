@@ -25,7 +25,7 @@ func TestEpochsOrderAsBootAndCounterAndFitIntoJSON(t *testing.T) {
 func acquired(t *testing.T, f *Fence, id ID) *Incarnation {
 	t.Helper()
 	in := f.Claim(id)
-	if err := in.Acquire(0, Alarm{}); err != nil {
+	if err := in.Acquire(id, 0, Alarm{}); err != nil {
 		t.Fatal(err)
 	}
 	return in
@@ -46,7 +46,7 @@ func TestFenceAdmitsTheClaimedEpochAndNoOther(t *testing.T) {
 	if admits(id, first.Epoch) || admits(id, second.Epoch) {
 		t.Error("between claim and acquisition something was admitted")
 	}
-	if err := second.Acquire(first.Epoch, Alarm{}); err != nil {
+	if err := second.Acquire(id, first.Epoch, Alarm{}); err != nil {
 		t.Fatal(err)
 	}
 	f.Release(id, first.Epoch)
@@ -79,7 +79,7 @@ func TestAcquireFailsUnlessTheStoredEpochIsOlder(t *testing.T) {
 		0: true, MakeEpoch(1, 1<<32-1): true, MakeEpoch(2, 1<<20): false, MakeEpoch(3, 0): false,
 	} {
 		in := f.Claim(id)
-		err := in.Acquire(stored, Alarm{})
+		err := in.Acquire(id, stored, Alarm{})
 		var e *Error
 		if (err == nil) != want || err != nil && !(errors.As(err, &e) && errors.Is(err, ErrStaleEpoch) && e.ID == id && e.Hint != "") {
 			t.Errorf("epoch %d over %d: %v", in.Epoch, stored, err)
@@ -89,7 +89,7 @@ func TestAcquireFailsUnlessTheStoredEpochIsOlder(t *testing.T) {
 		}
 	}
 	in := f.Claim(id)
-	if in.Acquire(in.Epoch, Alarm{}) == nil {
+	if in.Acquire(id, in.Epoch, Alarm{}) == nil {
 		t.Error("an epoch was acquired twice")
 	}
 }
@@ -99,7 +99,7 @@ func TestFenceKnowsTheAlarmThatABatchReplaces(t *testing.T) {
 	id := ID{"c", "n"}
 	at := func(s int) Alarm { return Alarm{At: time.Unix(int64(s), 0).UTC()} }
 	in := f.Claim(id)
-	if err := in.Acquire(0, at(1)); err != nil {
+	if err := in.Acquire(id, 0, at(1)); err != nil {
 		t.Fatal(err)
 	}
 	two, none := at(2), Alarm{}
