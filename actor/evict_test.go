@@ -2,7 +2,10 @@ package actor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,5 +70,53 @@ func TestWhatIsPostedDuringAnEvictionIsHandledByWhoPostedIt(t *testing.T) {
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("it was lost")
+	}
+}
+
+// resident is a machine that keeps something.
+type resident struct {
+	kept [1 << 10]byte
+}
+
+func (r *resident) Start(*Turn) error                                    { return nil }
+func (r *resident) Handle(*Turn, any)                                    { r.kept[0]++ }
+func (r *resident) Alarm(t *Turn, _ alarm.Info, done func(*Turn, error)) { done(t, nil) }
+func (r *resident) Idle() bool                                           { return true }
+
+// However many objects have been in memory at a time: of those that are evicted nothing
+// is held.
+func TestAnEvictedObjectIsNotKept(t *testing.T) {
+	store := storage.NewMemory()
+	defer store.Close()
+	h, err := NewHost(Options{Store: store, Logger: slog.New(slog.DiscardHandler), EvictAfter: -1, Isolates: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var alive atomic.Int64
+	h.Register("resident", func() Machine {
+		r := &resident{}
+		alive.Add(1)
+		runtime.AddCleanup(r, func(n *atomic.Int64) { n.Add(-1) }, &alive)
+		return r
+	})
+	if err := h.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer h.Shutdown(context.Background())
+	const objects = 100
+	for n := range objects {
+		if err := h.Send(storage.ID{Class: "resident", Name: fmt.Sprint(n)}, "begin", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for alive.Load() < objects {
+		time.Sleep(time.Millisecond)
+	}
+	for limit := time.Now().Add(20 * time.Second); alive.Load() > 0; time.Sleep(time.Millisecond) {
+		h.sweepAll()
+		runtime.GC()
+		if time.Now().After(limit) {
+			t.Fatalf("%d of %d are still held; empty: %v", alive.Load(), objects, h.dir.empty())
+		}
 	}
 }

@@ -22,10 +22,21 @@ func newWarden(h *Host) *warden {
 }
 
 func (w *warden) Receive(ctx pa.Context) {
-	if m, ok := ctx.Message().(*spawn); ok {
+	switch m := ctx.Message().(type) {
+	case *spawn:
 		w.next = m.inc
 		pid := ctx.Spawn(w.props)
 		w.next = nil
 		m.inc.spawned(pid)
+	case *pa.Terminated:
+		forget(ctx.Children())
+	}
+}
+
+// forget lets go of a child that has ended. The set of children keeps it behind its end,
+// and with it all that the incarnation had, until as many are there again.
+func forget(children []*pa.PID) {
+	if n := len(children); n < cap(children) {
+		children[:n+1][n] = nil
 	}
 }
