@@ -22,13 +22,16 @@ import (
 // Sizes. Pebble's own are small: with its 4 MB memtable, 16 writers that do not
 // wait stall for two seconds at a time.
 const (
-	// memTableSize is what the memtables grow to; the first one has 256 KB. Up to
-	// memTables of them are in memory when the disk does not keep up.
-	memTableSize = 64 << 20
-	memTables    = 4
+	// memTableSize is what the memtables grow to; the first one has 256 KB. There are
+	// usualMemTables of them, one that is written to and one that is flushed or kept for
+	// the next time, and up to memTables when the disk does not keep up.
+	memTableSize   = 32 << 20
+	usualMemTables = 2
+	memTables      = 4
 
-	// DefaultCacheSize is the block cache's bound. It is filled by reads.
-	DefaultCacheSize = 64 << 20
+	// DefaultCacheSize is the block cache's bound. It is filled by reads, and by the
+	// scans of a start.
+	DefaultCacheSize = 32 << 20
 
 	// bloomBits costs ten bits a row, and answers most reads of a row that is not
 	// there (a new object's fence row, a key that was never set) without the disk.
@@ -52,7 +55,8 @@ type Options struct {
 	// Fatal is called once, with the error that makes it impossible to go on. It
 	// must end the process. Nil means to log the error and exit with status 1.
 	Fatal func(error)
-	// CacheSize bounds the block cache, in bytes; 0 means DefaultCacheSize.
+	// CacheSize bounds the block cache once the memtables have grown, in bytes; 0 means
+	// DefaultCacheSize. Before that, blocks may have the memtables' room as well.
 	CacheSize int64
 	// ReadOnly opens a store that is there for looking at it: nothing in the folder is
 	// changed, but for the note of who holds it. Who writes to it ends by Fatal.
@@ -153,8 +157,9 @@ func open(o Options, f *folder) (_ *Store, err error) {
 		}
 	}
 	opts := engineOptions(o, f, b)
-	// Memtables are charged to the cache: a smaller one has no room for blocks.
-	cache := pebble.NewCache(o.CacheSize + memTables*memTableSize)
+	// The engine charges memtables to the cache. While there are more of them than usual
+	// they take the room of blocks: the memory of both has one bound.
+	cache := pebble.NewCache(o.CacheSize + usualMemTables*int64(opts.MemTableSize)) //nolint:gosec // it is ours
 	defer cache.Unref()
 	opts.Cache = cache
 	if err := f.opening(was); err != nil {
