@@ -14,7 +14,7 @@ help: ## print this list
 
 .PHONY: build
 build: ## build ./bin/kalpa
-	$(GO) build -o bin/kalpa ./cmd/kalpa
+	CGO_ENABLED=0 $(GO) build -o bin/kalpa ./cmd/kalpa
 
 .PHONY: test
 test: ## run all tests; those that need Node are skipped, and named, without it
@@ -62,7 +62,7 @@ FOR ?= 5m
 
 .PHONY: soak
 soak: ## run real hosts and clients through storms of faults for FOR=5m
-	$(GO) build -o bin/kalpa ./cmd/kalpa
+	CGO_ENABLED=0 $(GO) build -o bin/kalpa ./cmd/kalpa
 	bin/kalpa soak --for $(FOR)
 
 # The tests that make chaos runs at full length, by name.

@@ -95,10 +95,12 @@ func (k kalpa) watched() kalpa {
 	return k
 }
 
-// build compiles a program, with build tags if any.
+// build compiles a program as releases are built, with build tags if any.
 func (b *bench) build(ctx context.Context, program, tags string) (kalpa, error) {
 	k := kalpa{program: filepath.Join(b.programs, filepath.Base(program)+tags)}
-	out, err := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", k.program, program).CombinedOutput() //nolint:gosec // tags are ours
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", k.program, program) //nolint:gosec // tags are ours
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return k, fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
