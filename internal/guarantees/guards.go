@@ -136,7 +136,7 @@ var guards = []Guard{
 	},
 	{
 		"nothing leaves a session before what it rests on is durable (I2)", "actor TestNothingLeavesBeforeItsWritesAreDurableI2",
-		"actor/gate.go", "drain", " && g.waiting[0].behind <= g.durable", "",
+		"actor/gate.go", "drain", " && g.under.waiting[0].behind <= g.durable", "",
 	},
 	{
 		"the happy path is byte for byte what it was", "e2e TestHappyPathIsByteForByteTheSame",
@@ -152,7 +152,7 @@ var guards = []Guard{
 	},
 	{
 		"the next server is started when the one before is gone (rule k)", "e2e TestNothingOfAServerWhoseTimeIsOverReachesAnybody/a_session",
-		"mcp/session/resident.go", "run", "for rt.svc.succeed(rt) {\n\t\trt.wake.Wait()\n\t}", "rt.svc.succeed(rt)",
+		"mcp/session/resident.go", "live", "if rt.svc.succeed(rt) {\n\t\t\treturn false\n\t\t}", "rt.svc.succeed(rt)",
 	},
 	{
 		"a client that was cut off is told that its initialize was lost (I1)", "mcp/session TestLostInitializeIsToldToAClientThatComesBack",
