@@ -182,8 +182,11 @@ func (c *client) call(op *Op, r *request) {
 func (c *client) resume(r *request, rd *reader) {
 	for try := 1; r.answers == 0 && !c.closing; try++ {
 		switch {
-		case rd.refused:
+		case rd.refused && (r.refused || rd.status < 500):
 			c.drop(r)
+			return
+		case rd.refused: // the rest did not come, which says whether it is refused or lost
+			r.failed = true
 			return
 		case !rd.headed:
 			r.failed = true // nothing is known; a GET may bring the answer yet
@@ -593,9 +596,15 @@ func (rd *reader) response(m wire.Message, lastResort bool) {
 		return
 	}
 	lost := lostOf(m)
-	if rd.c.w.history.ofACopy(rd.c, string(m.ID())) || slices.ContainsFunc(rd.c.w.history.requests, func(o *request) bool {
-		return o.client == rd.c && o.id == string(m.ID()) && (n == "" || n == o.n) && rd.c.w.history.toldAgain(o, lost)
-	}) {
+	copied := func() bool { return rd.c.w.history.ofACopy(rd.c, string(m.ID())) }
+	again := func() bool {
+		return slices.ContainsFunc(rd.c.w.history.requests, func(o *request) bool {
+			return o.client == rd.c && o.id == string(m.ID()) && (n == "" || n == o.n) && rd.c.w.history.toldAgain(o, lost)
+		})
+	}
+	// Errors don't say whose they are: one that a host may tell again is that, rather than
+	// a copy's, whose result may be still to come.
+	if lost != nil && again() || copied() || lost == nil && again() {
 		return
 	}
 	rd.c.w.history.violate("I1", "a GET of client %s carries an answer to id %s, which waits for none: %s", rd.c.name, m.ID(), m)
