@@ -47,6 +47,9 @@ func (g *gate) holds() *underway {
 	return g.under
 }
 
+// waits reports that something waits to leave. Called with the lock.
+func (g *gate) waits() bool { return g.under != nil && len(g.under.waiting) > 0 }
+
 // rest lets go of what holds nothing. Called with the lock.
 func (g *gate) rest() {
 	if u := g.under; u != nil && len(u.pending) == 0 && len(u.waiting) == 0 && u.room == nil {
@@ -71,7 +74,7 @@ func (g *gate) pass(leave []func()) {
 		return
 	}
 	g.mu.Lock()
-	if !g.draining && (g.under == nil || len(g.under.waiting) == 0) && g.sealed == g.durable {
+	if !g.draining && !g.waits() && g.sealed == g.durable {
 		leave = g.through(leave) // there is nothing to wait for
 	}
 	if len(leave) > 0 {
@@ -122,7 +125,7 @@ func (g *gate) drain() {
 		return
 	}
 	g.draining = true
-	for !g.broken && !g.frozen && g.under != nil && len(g.under.waiting) > 0 && g.under.waiting[0].behind <= g.durable {
+	for !g.broken && !g.frozen && g.waits() && g.under.waiting[0].behind <= g.durable {
 		u := g.under
 		f := u.waiting[0].leave
 		u.waiting[0].leave = nil
@@ -185,7 +188,7 @@ func (g *gate) commits() uint32 {
 func (g *gate) idle() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.sealed == g.durable && (g.under == nil || len(g.under.waiting) == 0) && !g.draining && !g.frozen
+	return g.sealed == g.durable && !g.waits() && !g.draining && !g.frozen
 }
 
 // unapplied returns the batches that the store may not have applied yet, oldest

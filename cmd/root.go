@@ -142,20 +142,20 @@ var elsewhere = map[string]string{
 // flagError adds to what the flag parser says which flag was meant.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &usageError{err: err}
-	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
-	if ok {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		name, value := invalid.GetFlag().Name, invalid.GetValue()
+		if invalid.GetFlag().Value.Type() == "duration" {
+			e.err = fmt.Errorf("--%s: %q is not a length of time", name, value)
+			e.hint = "write --" + name + " 90s, 5m or 1h30m"
+			return e
+		}
 		if number, ok := errors.AsType[*strconv.NumError](err); ok { // who types flags does not know what parses them
 			what := "is not a whole number that can be used here"
 			if number.Func == "ParseBool" {
 				what = "is neither true nor false"
 			}
-			e.err = fmt.Errorf("--%s: %q %s", invalid.GetFlag().Name, invalid.GetValue(), what)
+			e.err = fmt.Errorf("--%s: %q %s", name, value, what)
 		}
-	}
-	if ok && invalid.GetFlag().Value.Type() == "duration" {
-		e.err = fmt.Errorf("--%s: %q is not a length of time", invalid.GetFlag().Name, invalid.GetValue())
-		e.hint = "write --" + invalid.GetFlag().Name + " 90s, 5m or 1h30m"
-		return e
 	}
 	notThere, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {

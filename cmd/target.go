@@ -179,8 +179,8 @@ func unknown(kind, name string, known []string, lists string) error {
 	return e
 }
 
-// class looks, where nothing was found of a class or it was refused, whether there is one of that name at
-// all. err is what else there is to say.
+// class looks, where nothing was found of a class or it was refused, whether there is one
+// of that name at all. err is what else there is to say.
 func (t *target) class(ctx context.Context, name string, err error) error {
 	if answered, ok := errors.AsType[*admin.Error](err); err != nil && (!ok || answered.Status != http.StatusNotFound && !answered.Usage()) {
 		return err

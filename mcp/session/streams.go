@@ -281,8 +281,7 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 			s.get = st
 			o.delete(prefixStream + old.id)
 		} else {
-			s.sweepAfter(now)
-			s.marks = append(s.marks, mark{upto: EventID{old.id, max(old.last.Epoch, s.epoch), old.seq}, at: now, whole: true})
+			s.addMark(mark{upto: EventID{old.id, max(old.last.Epoch, s.epoch), old.seq}, at: now, whole: true})
 		}
 		if old.sent.Less(old.last) {
 			o.reads = append(o.reads, read{st: old, after: old.sent})
@@ -538,16 +537,21 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 // mark queues what was flushed for its retention.
 func (s *state) mark(st *stream, now time.Time, o *out) {
 	defer s.relieve(o)
-	s.sweepAfter(now)
 	if st.done() {
-		s.marks = append(s.marks, mark{upto: st.last, at: now, whole: true, born: st.born, bytes: st.bytes})
+		s.addMark(mark{upto: st.last, at: now, whole: true, born: st.born, bytes: st.bytes})
 		return
 	}
 	if n := len(s.marks); n > 0 && s.marks[n-1].upto.Stream == st.id && !s.marks[n-1].whole && now.Sub(s.marks[n-1].at) < s.cfg.Retention/8 {
 		s.marks[n-1].upto = st.flushed
 		return
 	}
-	s.marks = append(s.marks, mark{upto: st.flushed, at: now})
+	s.addMark(mark{upto: st.flushed, at: now})
+}
+
+// addMark queues what was flushed last.
+func (s *state) addMark(m mark) {
+	s.marks = append(s.marks, m)
+	s.sweepAfter(m.at)
 }
 
 // onGone detaches a socket that its front has stopped reading. What it owes is
