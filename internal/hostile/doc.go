@@ -6,7 +6,9 @@
 //	go run ./internal/hostile -for 10s -only idle
 //
 // The attackers run in this process, on the same machine: what they take of its
-// processors is a part of what is measured. A second measurement alone, after each
-// attack, tells whether it has left anything behind. The exit code is 1 when the p99
-// beside an attack is more than -most times that alone.
+// processors is a part of what is measured. Each attack is measured in rounds, and each
+// round alone first: what counts is the median of the rounds' ratios, since one pause of
+// the disk in 4 s is more than one call in a hundred. A last measurement, after the
+// rounds, tells whether the attack has left anything behind. The exit code is 1 when that
+// median is more than -most, or when a call of the client failed.
 package main
