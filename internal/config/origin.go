@@ -82,6 +82,11 @@ func (o outside) variables() (host *layer, servers []assignment, notes Notes, pr
 				servers = append(servers, assignment{server: server, shouted: true, key: key, raw: raw, place: place})
 				continue
 			}
+			if near := nearServerVariable(rest); near != "" {
+				place.Text = "sets nothing; did you mean " + ServerPrefix + near + "?"
+				notes = append(notes, place)
+				continue
+			}
 		}
 		if near, ok := Nearest(name[len(Prefix):], suffixes(known)); ok {
 			place.Text = "sets nothing; did you mean " + Prefix + near + "?"
@@ -108,6 +113,29 @@ func serverVariable(rest string) (server, key string) {
 		}
 	}
 	return server, key
+}
+
+// nearServerVariable is what a variable of a server without a key of one may mean: of the
+// ends that are like a key, the one that is most like it. It is empty when none is, within
+// a third of its letters: Kubernetes sets variables for each service, and one may be
+// called kalpa-server.
+func nearServerVariable(rest string) (near string) {
+	var keys []string
+	for _, s := range ServerKeys {
+		keys = append(keys, shout(s.Key))
+	}
+	least := len(rest)
+	for i := 1; i < len(rest)-1; i++ {
+		if rest[i] != '_' {
+			continue
+		}
+		end := rest[i+1:]
+		key, ok := Nearest(end, keys)
+		if d := distance(end, key); ok && d <= len(end)/3 && d < least {
+			near, least = rest[:i+1]+key, d
+		}
+	}
+	return near
 }
 
 // value reads a setting that a variable or a flag has as one text. Lists have commas
