@@ -81,3 +81,11 @@ func TestDeploymentsGiveFlagsThatThereAre(t *testing.T) {
 		}
 	}
 }
+
+// The unit comes with packages, which put the program into /usr/bin, and is installed by
+// hand beside one in /usr/local/bin: it names the program, and systemd looks in both.
+func TestTheUnitFindsTheProgramWhereverItIs(t *testing.T) {
+	if start := regexp.MustCompile(`(?m)^ExecStart=\S+`).FindString(read(t, "examples/deploy/kalpa.service")); start != "ExecStart=kalpa" {
+		t.Errorf("the unit begins with %s", start)
+	}
+}
