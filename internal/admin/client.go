@@ -337,6 +337,9 @@ func (c *Client) unreachable(err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
 		e.Text = "no host listens on " + c.address
 		e.Hint = "kalpa serve --admin " + c.address + " starts one; the admin listener is off without --admin, and a host that has it says where in its first lines"
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Text = "the host at " + c.address + " has not answered in time"
+		e.Hint = "it hangs, is stopped, or has more to do than it can: its log says what it did last; what was asked may have been done"
 	case errors.Is(err, syscall.EACCES):
 		e.Hint = "the socket is for the user who runs the host"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

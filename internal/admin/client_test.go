@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kalpahost/kalpa/internal/admin"
 )
@@ -23,6 +25,21 @@ func TestClientBearsTheToken(t *testing.T) {
 	_, err = without.Isolates(t.Context())
 	if e, ok := errors.AsType[*admin.Error](err); !ok || e.Status != http.StatusUnauthorized || !strings.Contains(e.Hint, "--admin-token-file") {
 		t.Errorf("without the token: %v", err)
+	}
+}
+
+// A host that is stopped, or hangs, takes the connection and says nothing.
+func TestAHostThatDoesNotAnswerIsExplained(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer l.Close() //nolint:errcheck // nobody has taken a connection from it
+	c, err := admin.NewClient(l.Addr().String(), "")
+	check(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = c.Isolates(ctx)
+	if e, ok := errors.AsType[*admin.Error](err); !ok || !strings.Contains(e.Text, "has not answered in time") || !strings.Contains(e.Hint, "may have been done") {
+		t.Errorf("got %+v", err)
 	}
 }
 
