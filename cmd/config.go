@@ -38,14 +38,17 @@ func newConfigCheck() *cobra.Command {
 		Use:   "check [flags of serve] [-- COMMAND [ARG...]]",
 		Short: "Say what is wrong with a configuration, and start nothing",
 		Long: `check reads flags, KALPA_ variables and the file as serve would, lists all that is
-wrong, each with its line, and what should be known, and starts nothing. Secrets that
-the configuration names are read, and not shown.
+wrong, each with its line, and what should be known, and starts nothing. Files and
+secrets that the configuration names are read, and not shown.
 
 Exit codes: 0 nothing is wrong, 2 something is.`,
 		Example: `  kalpa config check --config kalpa.yaml`,
 		Args:    command, DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, notes, err := f.load(args)
+			if err == nil {
+				err = named(c)
+			}
 			v := checked{Notes: notes}
 			v.Problems, _ = errors.AsType[config.Problems](err)
 			if err == nil {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,7 +71,7 @@ no host would work; 2 the command line is wrong.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		d := &diagnosis{}
 		c := d.configuration(&f)
-		d.examine(cmp.Or(data, c.Data), cmp.Or(address, c.Listen))
+		d.examine(cmp.Or(data, c.Data), cmp.Or(address, c.Listen), c.Admin)
 		if err := out.print(cmd.OutOrStdout(), d, d.text); err != nil {
 			return err
 		}
@@ -97,11 +98,17 @@ func (d *diagnosis) text(w io.Writer) {
 // the defaults.
 func (d *diagnosis) configuration(f *hostFlags) *config.Config {
 	c, _, err := f.load(nil)
+	if err == nil {
+		err = named(c)
+	}
 	problems, ok := errors.AsType[config.Problems](err)
 	switch {
 	case ok:
 		for _, p := range problems {
-			d.add("config", "problem", p.String(), "docs/configuration.md has the keys; kalpa config check looks at the file alone")
+			d.add("config", "problem", p.String(), "docs/configuration.md has the keys; kalpa config check looks at the configuration alone")
+		}
+		if c != nil { // what it says is right, and a file that it names is not
+			return c
 		}
 	case err != nil:
 		d.add("config", "problem", err.Error(), "name a file that can be read with --config")
@@ -112,13 +119,16 @@ func (d *diagnosis) configuration(f *hostFlags) *config.Config {
 	return &config.Config{Data: cmp.Or(os.Getenv(dataVariable), config.DefaultData), Listen: cmp.Or(os.Getenv(config.Prefix+"LISTEN"), config.DefaultListen)}
 }
 
-func (d *diagnosis) examine(dir, address string) {
+func (d *diagnosis) examine(dir, address, admin string) {
 	d.add("version", "ok", "kalpa "+version(), "")
 	d.add("machine", "ok", fmt.Sprintf("%d cores for Go, %d in all", runtime.GOMAXPROCS(0), runtime.NumCPU()), "")
 	d.clock(dir)
 	d.files()
 	holder := d.data(dir)
-	d.port(address, holder)
+	d.port("port", address, "--listen", holder)
+	if admin != "" && !strings.HasPrefix(admin, config.UnixSocket) {
+		d.port("admin", admin, "--admin", holder)
+	}
 	d.disk(dir)
 	d.memory(dir)
 }
@@ -155,16 +165,16 @@ func (d *diagnosis) data(dir string) (held bool) {
 	return false
 }
 
-func (d *diagnosis) port(address string, held bool) {
+func (d *diagnosis) port(check, address, flag string, held bool) {
 	l, err := net.Listen("tcp", address) //nolint:noctx // at once
 	switch {
 	case err == nil:
 		_ = l.Close()
-		d.add("port", "ok", address+" is free", "")
+		d.add(check, "ok", address+" is free", "")
 	case held:
-		d.add("port", "ok", address+" is in use, by the host perhaps", "")
+		d.add(check, "ok", address+" is in use, by the host perhaps", "")
 	default:
-		d.add("port", "problem", err.Error(), "choose another with kalpa serve --listen, or end what has it")
+		d.add(check, "problem", err.Error(), "choose another with kalpa serve "+flag+", or end what has it")
 	}
 }
 

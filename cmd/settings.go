@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -53,6 +55,36 @@ func (f *hostFlags) load(command []string) (*config.Config, config.Notes, error)
 		return nil, notes, &usageError{err: problems, hint: "kalpa serve --help explains the flags; docs/configuration.md the file"}
 	}
 	return c, notes, nil
+}
+
+// named reads the files that a configuration names, as a host does before it starts, and
+// says what is wrong with each.
+func named(c *config.Config) error {
+	var problems config.Problems
+	hint := ""
+	note := func(err error) {
+		if err == nil {
+			return
+		}
+		problems = append(problems, config.Problem{Text: err.Error()})
+		if u, ok := errors.AsType[*usageError](err); ok {
+			hint = cmp.Or(hint, u.hint)
+		}
+	}
+	_, err := authenticator(c.Auth)
+	note(err)
+	if c.TLS.Cert != "" {
+		_, _, err := loadCertificate(c.TLS)
+		note(err)
+	}
+	if c.Admin != "" {
+		_, err := adminToken(c.AdminTokenFile)
+		note(err)
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return &usageError{err: problems, hint: hint}
 }
 
 func environ() map[string]string {
