@@ -46,9 +46,16 @@ func (r *runtime) decode(m wire.Message) (jsonrpc.Message, error) {
 		}
 		req.ID = id
 		about := mark{string(m.ID())}
-		if r.direct && m.Is(toolsCall) {
+		switch {
+		case !r.direct:
+		case m.Is(toolsCall):
 			if call, ok := markToolCall(m); ok {
 				about, req.Method, req.Params = call, toolCall, nil
+			}
+		case m.Is(initialize) && !r.begun:
+			r.begun = true
+			if r.init = decodeInitialize(m.Params()); r.init != nil {
+				req.ID, req.Method, req.Params = jsonrpc.ID{}, carrier, nil
 			}
 		}
 		req.Extra = r.extra(m.ID(), about)

@@ -74,40 +74,52 @@ func receive(next sdk.MethodHandler) sdk.MethodHandler {
 		if r == nil {
 			return next(ctx, method, req) // a connection that is not ours
 		}
+		x := req.GetExtra()
+		if x == nil || len(x.Header[markHeader]) == 0 {
+			return r.handle(ctx, next, "", method, req)
+		}
+		m := mark(x.Header[markHeader])
+		id := m.id()
+		ctx = context.WithValue(ctx, aboutKey{}, id)
+		switch {
+		case m.isToolCall():
+			if req, err = m.toolCall(req); err != nil {
+				return nil, err
+			}
+			method = toolsCall
+		case method == carrier:
+			init := r.takeInitialize(req)
+			result, err = r.handle(withTrace(ctx, init.Params), next, id, initialize, init)
+			r.answer(id, result, err)
+			return nil, nil
+		}
 		growStack(0)
-		var id wire.ID
-		if x := req.GetExtra(); x != nil && len(x.Header[markHeader]) > 0 {
-			m := mark(x.Header[markHeader])
-			id = m.id()
-			ctx = context.WithValue(ctx, aboutKey{}, id)
-			if m.isToolCall() {
-				if req, err = m.toolCall(req); err != nil {
-					return nil, err
-				}
-				method = toolsCall
-			}
-			ctx = withTrace(ctx, req.GetParams())
-		}
-		returned := false
-		defer func() {
-			if returned {
-				return
-			}
-			v := recover()
-			result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("internal error: %s panicked", subject(method, req))}
-			r.session.Logger().Error("a handler panicked", "method", method, "id", string(id), "panic", v, "stack", string(debug.Stack()))
-			if v == nil && id != "" {
-				// runtime.Goexit: the goroutine ends and the SDK never answers.
-				_ = r.send(ctx, wire.NewError(id, wire.InternalError, fmt.Sprintf("internal error: %s gave up", subject(method, req)), nil))
-			}
-		}()
-		result, err = next(ctx, method, req)
-		if err == nil && result != nil {
-			result, err = encodeResult(req, result)
-		}
-		returned = true
-		return result, err
+		return r.handle(withTrace(ctx, req.GetParams()), next, id, method, req)
 	}
+}
+
+// handle has a request handled by what is behind the middleware; id is empty for a
+// notification.
+func (r *runtime) handle(ctx context.Context, next sdk.MethodHandler, id wire.ID, method string, req sdk.Request) (result sdk.Result, err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		v := recover()
+		result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("internal error: %s panicked", subject(method, req))}
+		r.session.Logger().Error("a handler panicked", "method", method, "id", string(id), "panic", v, "stack", string(debug.Stack()))
+		if v == nil && id != "" {
+			// runtime.Goexit: the goroutine ends and the SDK never answers.
+			_ = r.send(ctx, wire.NewError(id, wire.InternalError, fmt.Sprintf("internal error: %s gave up", subject(method, req)), nil))
+		}
+	}()
+	result, err = next(ctx, method, req)
+	if err == nil && result != nil {
+		result, err = encodeResult(req, result)
+	}
+	returned = true
+	return result, err
 }
 
 // growStack gives the goroutine, which the SDK has made for this request, the stack that
@@ -142,6 +154,18 @@ func (e *encoded) MarshalJSON() ([]byte, error) { return e.json, nil }
 
 // encodeResult encodes a result where a failure can still be answered.
 func encodeResult(req sdk.Request, result sdk.Result) (sdk.Result, error) {
+	done, err := encodeNow(result)
+	if err != nil {
+		return nil, err
+	}
+	if v, ok := req.(interface{ ProtocolVersion() string }); ok && v.ProtocolVersion() >= "2026-07-28" {
+		return result, nil // the SDK adds to it: 2026-07-28 and later
+	}
+	return done, nil
+}
+
+// encodeNow encodes a result.
+func encodeNow(result sdk.Result) (*encoded, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -151,9 +175,6 @@ func encodeResult(req sdk.Request, result sdk.Result) (sdk.Result, error) {
 	raw := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if string(raw) == "null" {
 		return nil, errors.New("internal error: the handler returned neither a result nor an error")
-	}
-	if v, ok := req.(interface{ ProtocolVersion() string }); ok && v.ProtocolVersion() >= "2026-07-28" {
-		return result, nil // the SDK adds to it: 2026-07-28 and later
 	}
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))

@@ -20,7 +20,10 @@ import (
 type runtime struct {
 	session mcp.Session
 	server  *sdk.ServerSession
-	direct  bool // tool calls go in as toolCall
+	direct  bool // tool calls go in as toolCall, and initialize as carrier
+	begun   bool // there was an initialize
+	// init is the initialize that is on its way to the middleware.
+	init *sdk.InitializeParams
 
 	// ctx carries the runtime, so that all contexts of its handlers do, and ends
 	// with the connection; its cause says why.
