@@ -64,7 +64,7 @@ func (s *state) onAsk(m wire.Message, about wire.ID, now time.Time, o *out) {
 	s.askNext++
 	id := wire.StringID(fmt.Sprintf("kalpa-%d-%d", s.epoch, s.askNext))
 	a := &ask{id: m.ID(), gen: s.rt.gen, row: s.asking(about)}
-	s.asks[id] = a
+	set(&s.asks, id, a)
 	if a.token = wire.ID(m.Param(wire.TokenOfRequest)); a.token != "" {
 		m = m.WithParam(wire.TokenOfRequest, []byte(id))
 	}
@@ -102,11 +102,11 @@ func (s *state) onReply(m wire.Message, now time.Time, o *out) (outcome string) 
 	if a == nil {
 		for _, ap := range s.approvals {
 			if ap.ID == m.ID() {
-				s.log.Info("answer to a question that is settled", "id", string(m.ID()), "outcome", ap.Outcome)
+				s.logger().Info("answer to a question that is settled", "id", string(m.ID()), "outcome", ap.Outcome)
 				return ap.Outcome
 			}
 		}
-		s.log.Info("answer to a request that nobody waits for", "id", string(m.ID()))
+		s.logger().Info("answer to a request that nobody waits for", "id", string(m.ID()))
 		return OutcomeUnknown
 	}
 	s.activity(now, o)

@@ -35,7 +35,7 @@ func (s *state) load(src source, why func(epoch uint64) Loss, now time.Time, o *
 				if e.Key == keyMeta {
 					return err
 				}
-				s.log.Error("a row of the session does not decode and is left alone", "key", e.Key, "error", err)
+				s.logger().Error("a row of the session does not decode and is left alone", "key", e.Key, "error", err)
 			}
 		}
 	}
@@ -52,7 +52,7 @@ func (s *state) load(src source, why func(epoch uint64) Loss, now time.Time, o *
 	}
 	for _, r := range rows {
 		if s.streams[r.stream.id] == nil {
-			s.streams[r.stream.id] = r.stream
+			set(&s.streams, r.stream.id, r.stream)
 		}
 	}
 	for _, id := range sortedKeys(s.streams) {
@@ -114,14 +114,14 @@ func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
 	case key == keyActivity:
 		return json.Unmarshal(e.Value, &s.active)
 	case key == keyInitialize:
-		s.initParams = e.Value
+		s.initParams = s.said.same(e.Value)
 	case key == keyResult:
-		s.result = e.Value
+		s.result = s.said.same(e.Value)
 	case key == keyInitialized:
 		if _, err := wire.Parse(e.Value); err != nil {
 			return err
 		}
-		s.initialized = e.Value
+		s.initialized = s.said.same(e.Value)
 	case key == keyRepeatable:
 		return s.loadRepeatable(e.Value)
 	case key == keyLevel:
@@ -129,7 +129,7 @@ func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
 	case strings.HasPrefix(key, prefixApproval):
 		return s.loadApproval(e.Value)
 	case strings.HasPrefix(key, prefixSub):
-		s.subs[key[len(prefixSub):]] = e.Value
+		set(&s.subs, key[len(prefixSub):], e.Value)
 	case strings.HasPrefix(key, prefixHeld):
 		n, err := strconv.ParseUint(key[len(prefixHeld):], 16, 64)
 		if err != nil {
@@ -162,7 +162,7 @@ func (s *state) loadRow(e storage.Entry, rows *[]*owed) error {
 		}
 		if r.stream == nil {
 			r.stream = &stream{id: id, post: true}
-			s.streams[id] = r.stream
+			set(&s.streams, id, r.stream)
 		}
 		*rows = append(*rows, r)
 	default:
@@ -179,7 +179,7 @@ func (s *state) loadStream(id string, value []byte) error {
 	st := s.streams[id]
 	if st == nil {
 		st = &stream{id: id, post: strings.HasPrefix(id, "p")}
-		s.streams[id] = st
+		set(&s.streams, id, st)
 	}
 	st.prime, st.over, st.flushedAt = r.Prime, r.Over, r.At
 	if r.Flushed != "" {
@@ -220,7 +220,7 @@ func (s *state) loadLog(src source, st *stream, now time.Time) error {
 		}
 		id, err := parseEventKey(e.Key)
 		if err != nil {
-			s.log.Error("an event is left alone", "key", e.Key, "error", err)
+			s.logger().Error("an event is left alone", "key", e.Key, "error", err)
 			continue
 		}
 		st.last = id

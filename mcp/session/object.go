@@ -24,7 +24,6 @@ type object struct {
 
 func (obj *object) Start(t *actor.Turn) error {
 	obj.post = t.Poster()
-	obj.links = map[*Socket]func(){}
 	obj.s = newState(t.ID().Name, t.Epoch(), obj.svc)
 	id := t.ID()
 	t.OnBreak(func(error) {
@@ -101,6 +100,9 @@ func (obj *object) Handle(t *actor.Turn, event any) {
 	if err := obj.apply(t, &o); err != nil {
 		t.Abort(err)
 	}
+	if _, rests := event.(tidy); rests && len(obj.links) == 0 {
+		obj.links = nil
+	}
 }
 
 func (obj *object) handled(m fromRuntime) {
@@ -138,7 +140,7 @@ func (obj *object) link(t *actor.Turn, e Event) {
 		obj.unlink(sock)
 		return
 	}
-	obj.links[sock] = t.OnBreak(func(err error) { sock.End(End{Kind: Broken, Err: err}) })
+	set(&obj.links, sock, t.OnBreak(func(err error) { sock.End(End{Kind: Broken, Err: err}) }))
 }
 
 func (obj *object) unlink(sock *Socket) {

@@ -253,7 +253,7 @@ func (s *state) enforce(v verdict, now time.Time, o *out) bool {
 // dispose reclaims an idle runtime. The client's stream ends; it comes back and
 // gets what is new, and a runtime is built when it asks for something.
 func (s *state) dispose(why ending, now time.Time, o *out) {
-	s.log.Info("idle runtime reclaimed", "generation", s.rt.gen, "idle", now.Sub(s.active), "reason", string(why))
+	s.logger().Info("idle runtime reclaimed", "generation", s.rt.gen, "idle", now.Sub(s.active), "reason", string(why))
 	s.closeRuntime(why, nil, now, o)
 	if s.get != nil {
 		s.supersede(s.get, o)

@@ -50,7 +50,7 @@ func (s *state) onPost(p *Post, now time.Time, o *out) {
 	}
 	st := &stream{id: postStream(p.Stream), post: true, born: true}
 	st.prime = s.version(p) >= priming
-	s.streams[st.id] = st
+	set(&s.streams, st.id, st)
 	s.bind(st, p.Socket)
 	s.touch(st)
 	// All rows first: the stream must not end while a part of the POST is still to come.
@@ -149,7 +149,7 @@ func (s *state) create(p *Post, now time.Time, o *out) {
 		init = init.WithParam("protocolVersion", []byte(`"`+latest+`"`))
 		p.Messages = append([]wire.Message{init}, p.Messages[1:]...)
 	}
-	s.initParams = init.Params()
+	s.initParams = s.said.same(init.Params())
 	o.put(keyMeta, encode(s.meta))
 	o.put(keyInitialize, s.initParams)
 	o.do(happened{SessionOpened, ""})
@@ -223,7 +223,7 @@ func (s *state) onNote(m wire.Message, now time.Time, o *out) (outcome string) {
 	}
 	switch m.Method() {
 	case "notifications/initialized":
-		s.initialized = m.Bytes()
+		s.initialized = s.said.same(m.Bytes())
 		o.put(keyInitialized, s.initialized)
 		if s.rt.phase != ready {
 			return "" // the handshake will tell it
@@ -265,7 +265,7 @@ func (s *state) cancel(m wire.Message, o *out) {
 		}
 	}
 	if len(found) != 1 {
-		s.log.Info("cancellation ignored: it must name one request in flight", "id", string(id), "matches", len(found))
+		s.logger().Info("cancellation ignored: it must name one request in flight", "id", string(id), "matches", len(found))
 		return
 	}
 	r := found[0]
@@ -320,16 +320,16 @@ func (s *state) settleRow(r *owed, o *out) bool {
 	if i < 0 {
 		return false
 	}
-	r.stream.owes = append(r.stream.owes[:i], r.stream.owes[i+1:]...)
+	r.stream.owes = slices.Delete(r.stream.owes, i, i+1)
 	if r.out != 0 && s.rt.rows[r.out] == r {
 		s.activity(s.now, o) // the idle time begins when nothing is at work any more
 	}
 	if i := indexOf(s.live, r); i >= 0 {
-		s.live = append(s.live[:i], s.live[i+1:]...)
+		s.live = slices.Delete(s.live, i, i+1)
 		s.liveBytes -= r.size
 	}
 	if i := indexOf(s.rt.queue, r); i >= 0 {
-		s.rt.queue = append(s.rt.queue[:i], s.rt.queue[i+1:]...)
+		s.rt.queue = slices.Delete(s.rt.queue, i, i+1)
 	}
 	delete(s.rt.rows, r.out)
 	for _, id := range sortedKeys(s.asks) {

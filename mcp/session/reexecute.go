@@ -95,7 +95,7 @@ func (s *state) unlearn(o *out) {
 func (s *state) onTools(m wire.Message, o *out) {
 	l := s.rt.list
 	if m.IsError() {
-		s.log.Warn("the server does not list its tools: no lost call is run again", "error", string(m.Error()))
+		s.logger().Warn("the server does not list its tools: no lost call is run again", "error", string(m.Error()))
 		clear(l.tools)
 		s.learned(o)
 		return
@@ -113,7 +113,7 @@ func (s *state) onTools(m wire.Message, o *out) {
 			s.request(listTools, encode(map[string]string{"cursor": cursor.Str}), o)
 			return
 		}
-		s.log.Warn("the list of tools has too many pages: calls of tools on further ones are not run again", "pages", l.pages)
+		s.logger().Warn("the list of tools has too many pages: calls of tools on further ones are not run again", "pages", l.pages)
 	}
 	s.learned(o)
 }
@@ -180,10 +180,10 @@ func (s *state) again(r *owed, why Loss, now time.Time, o *out) bool {
 	}
 	m, err := wire.Parse(r.Kept)
 	if err != nil {
-		s.log.Error("a request that the ledger keeps does not parse", "error", err)
+		s.logger().Error("a request that the ledger keeps does not parse", "error", err)
 		return false
 	}
-	s.log.Info("lost call is run again", "tool", r.Tool, "reason", why.Reason, "epoch", r.Epoch, "generation", r.Gen)
+	s.logger().Info("lost call is run again", "tool", r.Tool, "reason", why.Reason, "epoch", r.Epoch, "generation", r.Gen)
 	delete(s.rt.rows, r.out)
 	r.msg, r.Again, r.why, r.Epoch, r.Gen, r.out = m, true, why, s.epoch, 0, 0
 	s.rt.queue = append(s.rt.queue, r)

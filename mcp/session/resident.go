@@ -38,7 +38,7 @@ type resident struct {
 	server *Server
 	meta   meta
 	init   []byte
-	log    *slog.Logger
+	log    atomic.Pointer[slog.Logger] // nil until it is asked for
 	post   func(any) error
 	charge func(context.Context, int64) (func(), error)
 	story  *story
@@ -72,7 +72,7 @@ func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
 	s := obj.s
 	rt := &resident{
 		obj: obj, gen: gen, svc: obj.svc, id: s.id, epoch: s.epoch, server: s.cfg, meta: *s.meta, init: s.initParams,
-		log: s.log.With("generation", gen), post: obj.post, charge: t.Charger(),
+		post: obj.post, charge: t.Charger(),
 		room: semaphore.NewWeighted(maxFromRuntime), releases: map[int]func(){}, ops: []*stateOp{},
 	}
 	rt.worker.runner, rt.worker.step = obj.svc.host.Runner(), rt.live
@@ -175,7 +175,7 @@ func (rt *resident) build() (r mcp.Runtime, err error) {
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			rt.log.Error("plugin panicked", "panic", p, "stack", string(debug.Stack()))
+			rt.Logger().Error("plugin panicked", "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the plugin panicked: %v", p)
 		}
 	}()
@@ -211,11 +211,11 @@ func (rt *resident) closeRuntime(r mcp.Runtime) {
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			rt.log.Error("plugin panicked", "panic", p, "stack", string(debug.Stack()))
+			rt.Logger().Error("plugin panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	if err := r.Close(ctx); err != nil {
-		rt.log.Warn("runtime did not close in order", "error", err)
+		rt.Logger().Warn("runtime did not close in order", "error", err)
 	}
 }
 
@@ -260,10 +260,19 @@ func (rt *resident) ID() string               { return rt.id }
 func (rt *resident) Server() string           { return rt.server.Name }
 func (rt *resident) Principal() mcp.Principal { return rt.meta.Principal }
 func (rt *resident) Epoch() uint64            { return rt.epoch }
-func (rt *resident) Logger() *slog.Logger     { return rt.log }
 func (rt *resident) State() mcp.State         { return durable{rt} }
 func (rt *resident) Handshake() mcp.Handshake {
 	return mcp.Handshake{ProtocolVersion: rt.meta.Version, Initialize: json.RawMessage(rt.init)}
+}
+
+// Logger implements mcp.Session. Most runtimes never ask for it.
+func (rt *resident) Logger() *slog.Logger {
+	l := rt.log.Load()
+	if l == nil {
+		l = rt.svc.log.With("session", rt.id, "epoch", rt.epoch, "generation", rt.gen)
+		rt.log.Store(l)
+	}
+	return l
 }
 
 func (rt *resident) Send(ctx context.Context, m wire.Message, about wire.ID) error {

@@ -21,7 +21,7 @@ const shutdown = actor.Shutdown
 func (s *state) build(now time.Time, o *out) {
 	gen := s.rt.gen + 1
 	queue, waiting := s.rt.queue, s.rt.waiting
-	s.rt = runtime{phase: building, gen: gen, since: now, rows: map[int64]*owed{}, own: map[int64]string{}, queue: queue, waiting: waiting, noted: s.rt.noted}
+	s.rt = runtime{phase: building, gen: gen, since: now, queue: queue, waiting: waiting, noted: s.rt.noted}
 	o.do(build{gen})
 }
 
@@ -48,7 +48,7 @@ func (s *state) onBuilt(e built, now time.Time, o *out) {
 // request sends a request of the session's own to the runtime.
 func (s *state) request(method string, params []byte, o *out) {
 	s.rt.next++
-	s.rt.own[s.rt.next] = method
+	set(&s.rt.own, s.rt.next, method)
 	o.do(deliver{s.rt.gen, wire.NewRequest(numberID(s.rt.next), method, params)})
 }
 
@@ -57,7 +57,7 @@ func (s *state) request(method string, params []byte, o *out) {
 func (s *state) send(r *owed, o *out) {
 	s.rt.next++
 	r.out, r.Gen, r.Started = s.rt.next, s.rt.gen, true
-	s.rt.rows[r.out] = r
+	set(&s.rt.rows, r.out, r)
 	m := r.msg.WithID(numberID(r.out))
 	if r.Token != "" {
 		m = m.WithParam(wire.TokenOfRequest, []byte(numberID(r.out)))
@@ -243,7 +243,7 @@ func (s *state) onInitialized(r *owed, m wire.Message, now time.Time, o *out) {
 		s.discharge(r, wire.NewError(r.ID, wire.InternalError, err.Error(), nil), o)
 		s.end("not_initialized", o)
 	default:
-		s.meta.Version, s.result = version, m.Result()
+		s.meta.Version, s.result = version, s.said.same(m.Result())
 		o.put(keyMeta, encode(s.meta))
 		o.put(keyResult, s.result)
 		s.opened(o)
@@ -261,7 +261,7 @@ func (s *state) onOwnAnswer(method string, m wire.Message, now time.Time, o *out
 	}
 	if method != "initialize" {
 		if m.IsError() {
-			s.log.Warn("the rebuilt server refused a part of the handshake", "method", method, "error", string(m.Error()))
+			s.logger().Warn("the rebuilt server refused a part of the handshake", "method", method, "error", string(m.Error()))
 		}
 		return
 	}
@@ -287,7 +287,7 @@ func (s *state) announce(result []byte, o *out) {
 		}
 	}
 	if !bytes.Equal(s.result, result) {
-		s.result = result
+		s.result = s.said.same(result)
 		o.put(keyResult, result)
 	}
 }
@@ -300,7 +300,7 @@ func (s *state) record(r *owed, o *out) {
 		o.put(keyLevel, s.level)
 	case "resources/subscribe":
 		name := subName(gjson.GetBytes(r.told, "uri").Str)
-		s.subs[name] = r.told
+		set(&s.subs, name, r.told)
 		o.put(prefixSub+name, r.told)
 	case "resources/unsubscribe":
 		name := subName(gjson.GetBytes(r.told, "uri").Str)
@@ -351,7 +351,7 @@ func (s *state) onExited(e exited, now time.Time, o *out) {
 	if err == nil {
 		err = errExited
 	}
-	s.log.Warn("runtime exited", "generation", e.gen, "error", err)
+	s.logger().Warn("runtime exited", "generation", e.gen, "error", err)
 	if s.rt.phase == building {
 		s.buildFailed(err, now, o)
 		return

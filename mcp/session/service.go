@@ -69,6 +69,7 @@ type Service struct {
 	telemetry    *telemetry
 	residents    atomic.Int64
 	confirmed    confirmed
+	said         said
 	rest         run.Signal // a runtime has ended
 	watcher      atomic.Pointer[func(Occurrence)]
 
@@ -250,8 +251,7 @@ func creates(e Event) bool {
 
 func newState(id string, epoch uint64, svc *Service) *state {
 	return &state{
-		id: id, epoch: epoch, log: svc.log.With("session", id, "epoch", epoch), servers: svc.servers, seams: svc.seams,
-		share: share{of: &svc.underWay}, subs: map[string][]byte{}, streams: map[string]*stream{}, sockets: map[*Socket]*stream{}, asks: map[wire.ID]*ask{},
+		id: id, epoch: epoch, log: svc.log, said: &svc.said, servers: svc.servers, seams: svc.seams, share: share{of: &svc.underWay},
 	}
 }
 

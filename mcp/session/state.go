@@ -18,8 +18,9 @@ type state struct {
 	servers *roster
 	share   share // of the requests that are under way on the server
 	seams   seams.Session
-	cfg     *Server // nil when the server is not configured any more
-	log     *slog.Logger
+	cfg     *Server      // nil when the server is not configured any more
+	log     *slog.Logger // the service's
+	said    *said
 
 	meta         *meta // nil: there is no such session
 	initParams   []byte
@@ -321,6 +322,43 @@ func (s *state) forget(st *stream) {
 	delete(s.streams, st.id)
 	if s.get == st {
 		s.get = nil
+	}
+}
+
+// logger is one that names the session.
+func (s *state) logger() *slog.Logger { return s.log.With("session", s.id, "epoch", s.epoch) }
+
+// set puts a value into a map of a session. Most of them are empty most of the time, and
+// sessions at rest have none: see shed.
+func set[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[k] = v
+}
+
+// shed lets go of what has become empty: many sessions rest in memory.
+func (s *state) shed() {
+	if len(s.streams) == 0 {
+		s.streams = nil
+	}
+	if len(s.sockets) == 0 {
+		s.sockets = nil
+	}
+	if len(s.asks) == 0 {
+		s.asks = nil
+	}
+	if len(s.rt.rows) == 0 {
+		s.rt.rows = nil
+	}
+	if len(s.rt.own) == 0 {
+		s.rt.own = nil
+	}
+	if len(s.behind) == 0 {
+		s.behind = nil
+	}
+	if len(s.live) == 0 {
+		s.live = nil
 	}
 }
 

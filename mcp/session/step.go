@@ -55,6 +55,7 @@ func (s *state) step(event any, now time.Time, o *out) {
 	case tidy:
 		s.tidying = false
 		s.tidy(o)
+		s.shed()
 	case drain:
 		s.draining = true
 		s.rest(now, o)
@@ -90,6 +91,7 @@ func (s *state) tidy(o *out) {
 			}
 		}
 	}
+	clear(s.behind)
 	s.behind = s.behind[:0]
 }
 

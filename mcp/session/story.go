@@ -35,7 +35,6 @@ type story struct {
 	svc     *Service
 	is      Occurrence // which runtime it is of
 	at      place
-	about   []attribute.KeyValue
 	cause   trace.SpanContext // of the request that asked for it
 	rebuilt bool
 
@@ -53,13 +52,18 @@ func (obj *object) newStory(t *actor.Turn, gen uint64) *story {
 	at := place{obj.svc.host.IsolateOf(t.ID()), s.cfg.Name}
 	is := obj.place(t)
 	is.Generation = gen
-	st := &story{t: obj.svc.telemetry, svc: obj.svc, is: is, at: at, rebuilt: s.result != nil, about: []attribute.KeyValue{
-		keyServer.String(at.server), keySession.String(s.id), keyEpoch.Int64(int64(s.epoch)), keyGeneration.Int64(int64(gen)), keyIsolate.Int(at.isolate),
-	}}
+	st := &story{t: obj.svc.telemetry, svc: obj.svc, is: is, at: at, rebuilt: s.result != nil}
 	if len(s.rt.queue) > 0 {
 		st.cause = s.rt.queue[0].trace
 	}
 	return st
+}
+
+// about says which runtime a span is of.
+func (s *story) about() []attribute.KeyValue {
+	return []attribute.KeyValue{
+		keyServer.String(s.at.server), keySession.String(s.is.Session), keyEpoch.Int64(int64(s.is.Epoch)), keyGeneration.Int64(int64(s.is.Generation)), keyIsolate.Int(s.at.isolate),
+	}
 }
 
 // begin is called when the plugin is asked.
@@ -99,7 +103,7 @@ func (s *story) settle(err error) {
 	}
 	s.svc.tell(is)
 	if span.IsRecording() {
-		span.SetAttributes(s.about...)
+		span.SetAttributes(s.about()...)
 		span.SetAttributes(keyRebuilt.Bool(s.rebuilt), keyResidents.Int64(s.t.of(s.at.isolate)))
 		if err != nil {
 			span.SetStatus(codes.Error, err.Error())
@@ -155,7 +159,7 @@ func (s *story) reaped() {
 	}
 	_, span := s.t.tracer.Start(ctx, "mcp.session.dispose", options...)
 	if span.IsRecording() {
-		span.SetAttributes(s.about...)
+		span.SetAttributes(s.about()...)
 		span.SetAttributes(keyReason.String(string(s.why)), keyResidents.Int64(left))
 		span.SetAttributes(s.closed...)
 	}

@@ -56,7 +56,7 @@ func (s *state) shorten(st *stream, o *out) bool {
 
 // drop gives up a message that no log has room for. A runtime that asks is told.
 func (s *state) drop(st *stream, m wire.Message, o *out) {
-	s.log.Warn("message dropped: its stream's log is full", "stream", st.id, "bytes", st.bytes, "method", m.Method())
+	s.logger().Warn("message dropped: its stream's log is full", "stream", st.id, "bytes", st.bytes, "method", m.Method())
 	if a, asked := s.asks[m.ID()]; asked {
 		s.settleAsk(m.ID(), a, OutcomeUndelivered, s.now, o)
 		o.do(deliver{s.rt.gen, wire.NewError(a.id, wire.InternalError, "the client does not read its stream", nil)})
@@ -103,7 +103,7 @@ func (s *state) trimFirst(o *out) int64 {
 // bind attaches a socket to a stream, unbind detaches it.
 func (s *state) bind(st *stream, sock *Socket) {
 	st.socket, st.loaded = sock, false
-	s.sockets[sock] = st
+	set(&s.sockets, sock, st)
 }
 
 func (s *state) unbind(st *stream) {
@@ -254,7 +254,7 @@ func (s *state) told(st *stream, now time.Time, o *out) EventID {
 // comes once more within the retention.
 func (s *state) recall(after EventID, sock *Socket, o *out) {
 	st := &stream{id: after.Stream, post: true, recalled: true, replaying: true}
-	s.streams[st.id] = st
+	set(&s.streams, st.id, st)
 	s.bind(st, sock)
 	o.reads = append(o.reads, read{st: st, after: after, socket: sock})
 }
@@ -265,7 +265,8 @@ func (s *state) openGet(g *Get, now time.Time, o *out) {
 	st := &stream{id: getStream(g.Stream), prime: s.meta.Version >= priming}
 	s.bind(st, g.Socket)
 	old := s.get
-	s.streams[st.id], s.get = st, st
+	set(&s.streams, st.id, st)
+	s.get = st
 	s.touch(st)
 	s.store(st, o) // a batch of its own, if need be
 	o.do(openSocket{g.Socket, Opening{Streaming: true}})
@@ -363,7 +364,7 @@ func (s *state) toGet(p page, o *out) {
 		}
 		m, err := wire.Parse(f.Data)
 		if err != nil {
-			s.log.Error("a stored event does not parse", "event", f.ID, "error", err)
+			s.logger().Error("a stored event does not parse", "event", f.ID, "error", err)
 			continue
 		}
 		if s.get == nil || p.carry.lost && !lostExecution(m) || p.st.post && slices.ContainsFunc(s.live, func(r *owed) bool { return r.ID == f.Answers }) {
