@@ -59,9 +59,7 @@ func decodeInitialize(params []byte) *sdk.InitializeParams {
 
 // takeInitialize is the initialize that a request carries for the middleware.
 func (r *runtime) takeInitialize(req sdk.Request) *sdk.ServerRequest[*sdk.InitializeParams] {
-	extra := *req.GetExtra()
-	extra.Header = nil
-	init := &sdk.ServerRequest[*sdk.InitializeParams]{Session: req.GetSession().(*sdk.ServerSession), Params: r.init, Extra: &extra}
+	init := &sdk.ServerRequest[*sdk.InitializeParams]{Session: req.GetSession().(*sdk.ServerSession), Params: r.init, Extra: req.GetExtra()}
 	r.init = nil // the server has it
 	return init
 }

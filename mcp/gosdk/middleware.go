@@ -79,6 +79,7 @@ func receive(next sdk.MethodHandler) sdk.MethodHandler {
 			return r.handle(ctx, next, "", method, req)
 		}
 		m := mark(x.Header[markHeader])
+		x.Header = nil // it is nobody else's business, and the SDK keeps a session's last request
 		id := m.id()
 		ctx = context.WithValue(ctx, aboutKey{}, id)
 		switch {

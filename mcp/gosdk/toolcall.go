@@ -83,7 +83,5 @@ func (m mark) toolCall(req sdk.Request) (*sdk.CallToolRequest, error) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("_meta: %v", err)}
 		}
 	}
-	extra := *req.GetExtra()
-	extra.Header = nil
-	return &sdk.CallToolRequest{Session: req.GetSession().(*sdk.ServerSession), Params: p, Extra: &extra}, nil
+	return &sdk.CallToolRequest{Session: req.GetSession().(*sdk.ServerSession), Params: p, Extra: req.GetExtra()}, nil
 }
