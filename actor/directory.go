@@ -182,7 +182,7 @@ func (h *Host) claim(id storage.ID, create func() Machine) {
 	en := s.entries[id]
 	en.claiming, en.looks = true, 0
 	s.mu.Unlock()
-	h.o.Store.Claim(id, func(epoch uint64, err error) {
+	h.o.Store.Claim(id, func(epoch uint64, fresh bool, err error) {
 		s.mu.Lock()
 		waits := s.entries[id] == en && en.claiming
 		en.claiming, en.looks = false, 0
@@ -195,7 +195,7 @@ func (h *Host) claim(id storage.ID, create func() Machine) {
 		case err != nil:
 			h.abandon(id, &Error{Op: "start", ID: id, Err: err})
 		default:
-			newIncarnation(h, id, epoch, create()).spawn()
+			newIncarnation(h, id, epoch, fresh, create()).spawn()
 		}
 	})
 }

@@ -48,6 +48,9 @@ type incarnation struct {
 	// revoked: a task that held the baton goes on without an incarnation; the mailbox's
 	// own. plain: there was nothing of a schedule when this incarnation looked.
 	revoked, plain bool
+	// fresh: nothing was ever committed to the object, and this incarnation has committed
+	// nothing yet: storage has nothing of it, and is not asked.
+	fresh bool
 
 	// alarm is the row as this incarnation knows it, nil while it has not looked; while
 	// its handler runs there is none, until it is set anew.
@@ -68,8 +71,8 @@ type incarnation struct {
 	hooks *hook // the one that was registered last
 }
 
-func newIncarnation(h *Host, id storage.ID, epoch uint64, m Machine) *incarnation {
-	inc := &incarnation{h: h, id: id, epoch: epoch, isolate: h.isolateOf(id), shard: h.dir.shard(id), machine: m}
+func newIncarnation(h *Host, id storage.ID, epoch uint64, fresh bool, m Machine) *incarnation {
+	inc := &incarnation{h: h, id: id, epoch: epoch, fresh: fresh, isolate: h.isolateOf(id), shard: h.dir.shard(id), machine: m}
 	inc.mailbox.inc = inc
 	inc.touch(h.o.Clock.Now())
 	return inc
@@ -325,6 +328,9 @@ func (inc *incarnation) retry(t *Turn, row storage.Alarm, at time.Time, err erro
 // alarmRow is the alarm as the last batch of this incarnation left it, or as it
 // was found in storage.
 func (inc *incarnation) alarmRow() (storage.Alarm, error) {
+	if inc.alarm == nil && inc.fresh {
+		inc.alarm = &noAlarm
+	}
 	if inc.alarm == nil {
 		inc.reads.Add(1)
 		a, err := inc.h.o.Store.Alarm(&inc.life, inc.id)

@@ -12,15 +12,16 @@ import (
 // overlay is what batches that are not yet applied make of an object's rows:
 // the object reads the store through it and so sees its own writes.
 type overlay struct {
-	cleared bool              // the store's own rows are gone
+	cleared bool              // the store's own rows are gone, or there were none
 	rows    map[string][]byte // nil: deleted
 }
 
-func overlayOf(batches []*storage.Batch) *overlay {
-	if len(batches) == 0 {
+// overlayOf is that of batches; fresh: the store has nothing of the object.
+func overlayOf(batches []*storage.Batch, fresh bool) *overlay {
+	if len(batches) == 0 && !fresh {
 		return nil
 	}
-	o := &overlay{rows: map[string][]byte{}}
+	o := &overlay{cleared: fresh, rows: map[string][]byte{}}
 	for _, b := range batches {
 		if b.Clear {
 			o.clear()

@@ -54,7 +54,7 @@ func TestOverlayShowsWhatTheStoreWillHave(t *testing.T) {
 			}
 			batches = append(batches, b)
 		}
-		grown = overlayOf(batches)
+		grown = overlayOf(batches, applied == 0 && rapid.Bool().Draw(t, "fresh"))
 		// The turn that reads goes on to write.
 		if grown != nil && rapid.Bool().Draw(t, "more") {
 			k := key.Draw(t, "key")

@@ -133,18 +133,18 @@ func (d *slowDisk) holdClaims() {
 	d.claims = make(chan struct{})
 }
 
-func (d *slowDisk) Claim(id storage.ID, done func(uint64, error)) {
+func (d *slowDisk) Claim(id storage.ID, done func(uint64, bool, error)) {
 	d.mu.Lock()
 	on := d.claims
 	d.mu.Unlock()
-	d.Store.Claim(id, func(epoch uint64, err error) {
+	d.Store.Claim(id, func(epoch uint64, fresh bool, err error) {
 		if on == nil {
-			done(epoch, err)
+			done(epoch, fresh, err)
 			return
 		}
 		go func() {
 			d.wait(on)
-			done(epoch, err)
+			done(epoch, fresh, err)
 		}()
 	})
 }
@@ -260,6 +260,9 @@ func TestEachCauseOfAResetComesAboutAndIsTold(t *testing.T) {
 			}},
 		{"a read that is not answered", actor.StorageTimeout, "Durable Object storage operation exceeded timeout which caused object to be reset.", reset + overloaded + transient,
 			actor.Options{}, func(w *ward) error {
+				if err := w.answer(w.call("a", writes(1))); err != nil {
+					return err // of an object that has no rows nothing would be read
+				}
 				w.disk.hold(true, false)
 				failed := w.call("a", func(s *actor.State) error { _, err := s.Get("slow"); return err })
 				w.eventually("it reads", func() bool { return w.disk.holds() == 1 })
@@ -489,10 +492,11 @@ func TestATurnThatOverrunsIsAbandoned(t *testing.T) {
 // number of short turns and commits may follow one another.
 func TestOnlyWhatDoesNotEndOverruns(t *testing.T) {
 	w := newWard(t, actor.Options{EvictAfter: -1})
-	end := make(chan struct{})
+	begun, end := make(chan struct{}), make(chan struct{})
 	waits := w.call("waits", func(s *actor.State) error {
-		return s.Await(context.Background(), func(context.Context) error { <-end; return nil })
+		return s.Await(context.Background(), func(context.Context) error { close(begun); <-end; return nil })
 	})
+	<-begun
 	for range 90 { // and each time that the watchdog looks, a turn is running
 		f, begun, free := occupied()
 		goes := w.call("busy", func(s *actor.State) error {

@@ -59,7 +59,7 @@ func (t *Turn) overlay() *overlay {
 		if t.batch != nil {
 			bs = append(bs, t.batch)
 		}
-		t.view = overlayOf(bs)
+		t.view = overlayOf(bs, t.inc.fresh)
 	}
 	return t.view
 }
@@ -332,6 +332,7 @@ func (t *Turn) end() {
 			return
 		}
 		inc.gate.seal(b, size)
+		inc.fresh = false // from here on the store has it, or the gate
 		inc.h.o.Store.Submit(b, func(err error) {
 			inc.isolate.unwritten.Add(-size)
 			if err == nil {

@@ -45,7 +45,7 @@ func (n *noop) Fire(d storage.Due, done func(error)) {
 	n.mu.Lock()
 	n.late = append(n.late, late)
 	n.mu.Unlock()
-	n.store.Claim(d.ID, func(epoch uint64, err error) {
+	n.store.Claim(d.ID, func(epoch uint64, _ bool, err error) {
 		if err != nil {
 			done(err)
 			return
@@ -69,7 +69,7 @@ func setAlarms(b *testing.B, s storage.Store, first, n int, at func(i int) time.
 		id := storage.ID{Class: "session", Name: fmt.Sprintf("01JQ3Z6T9V%016d", first+i)}
 		wg.Add(1)
 		window <- struct{}{}
-		s.Claim(id, func(epoch uint64, err error) {
+		s.Claim(id, func(epoch uint64, _ bool, err error) {
 			if err != nil {
 				b.Error(err)
 			}

@@ -24,12 +24,12 @@ func (w *World) haunted(p *Process, s storage.Store, r *rand.Rand) storage.Store
 }
 
 // Claim implements storage.Store.
-func (s *ghosts) Claim(id storage.ID, done func(epoch uint64, err error)) {
-	s.Store.Claim(id, func(epoch uint64, err error) {
+func (s *ghosts) Claim(id storage.ID, done func(epoch uint64, fresh bool, err error)) {
+	s.Store.Claim(id, func(epoch uint64, fresh bool, err error) {
 		if err == nil {
 			s.newest[id] = epoch
 		}
-		done(epoch, err)
+		done(epoch, fresh, err)
 	})
 }
 

@@ -224,12 +224,12 @@ type taleStore struct {
 	t *tales
 }
 
-func (s taleStore) Claim(id storage.ID, done func(uint64, error)) {
-	s.Store.Claim(id, func(e uint64, err error) {
+func (s taleStore) Claim(id storage.ID, done func(uint64, bool, error)) {
+	s.Store.Claim(id, func(e uint64, fresh bool, err error) {
 		if err == nil {
 			s.t.tell("", id.Name, AtSession, AtSession, false, "incarnation %s begins", epoch(e))
 		}
-		done(e, err)
+		done(e, fresh, err)
 	})
 }
 

@@ -141,7 +141,7 @@ type request struct {
 	batch   *Batch
 	err     error // found before it was queued
 	done    func(error)
-	claimed func(uint64, error)
+	claimed func(uint64, bool, error)
 }
 
 // blocked is a Submit that waits for room.
@@ -155,8 +155,9 @@ type blocked struct {
 type outcome struct {
 	err     error
 	done    func(error)
-	claimed func(uint64, error)
+	claimed func(uint64, bool, error)
 	claim   *Incarnation
+	fresh   bool
 	id      ID
 	alarm   time.Time
 }
@@ -189,13 +190,13 @@ func NewCommitter(b Backend, o CommitterOptions) (*Committer, error) {
 }
 
 // Claim is Store.Claim. It does not block.
-func (c *Committer) Claim(id ID, done func(uint64, error)) {
+func (c *Committer) Claim(id ID, done func(uint64, bool, error)) {
 	r := request{kind: claiming, size: controlBytes, id: id, claimed: done}
 	if err := id.Validate(); err != nil {
 		r.err = &Error{Op: "claim", ID: id, Err: err}
 	}
 	if !c.enqueue(r, false) {
-		c.opts.Runner.Go(func() { done(0, &Error{Op: "claim", ID: id, Err: ErrClosed}) })
+		c.opts.Runner.Go(func() { done(0, false, &Error{Op: "claim", ID: id, Err: ErrClosed}) })
 	}
 }
 
@@ -489,7 +490,7 @@ func (c *Committer) settle() {
 		// answered while the group is on its way to the disk.
 		for i := range g.outcomes {
 			if o := &g.outcomes[i]; o.claim != nil {
-				o.err = c.acquire(o.id, o.claim)
+				o.fresh, o.err = c.acquire(o.id, o.claim)
 			}
 		}
 		if g.writes != nil && c.failure.Load() == nil {
@@ -512,7 +513,8 @@ func (c *Committer) settle() {
 	}
 }
 
-func (c *Committer) acquire(id ID, in *Incarnation) error {
+// acquire completes a claim; fresh: nothing was ever committed to the object.
+func (c *Committer) acquire(id ID, in *Incarnation) (fresh bool, err error) {
 	epoch, alarm, err := c.backend.Head(id)
 	if err == nil {
 		err = in.Acquire(id, epoch, alarm)
@@ -520,7 +522,7 @@ func (c *Committer) acquire(id ID, in *Incarnation) error {
 	if err != nil {
 		c.Release(id, in.Epoch)
 	}
-	return err
+	return epoch == 0, err
 }
 
 func (c *Committer) callBack(g *group) {
@@ -538,9 +540,9 @@ func (c *Committer) callBack(g *group) {
 		case o.claimed == nil:
 			o.done(o.err)
 		case o.err != nil:
-			o.claimed(0, o.err)
+			o.claimed(0, false, o.err)
 		default:
-			o.claimed(o.claim.Epoch, nil)
+			o.claimed(o.claim.Epoch, o.fresh, nil)
 		}
 	}
 }

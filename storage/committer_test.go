@@ -116,7 +116,7 @@ func newCommitter(t *testing.T, b *scripted, o CommitterOptions) *Committer {
 
 func mustClaim(t *testing.T, c *Committer, id ID) (epoch uint64) {
 	t.Helper()
-	c.Claim(id, func(e uint64, err error) {
+	c.Claim(id, func(e uint64, _ bool, err error) {
 		if err != nil {
 			t.Errorf("claim %v: %v", id, err)
 		}
@@ -350,7 +350,7 @@ func TestSubmitBlocksWhenTheQueueIsFull(t *testing.T) {
 		submit("i", 0)
 		check("over the edge", "abcdef", "")
 		claimed, released := false, ID{"c", "other"}
-		c.Claim(released, func(uint64, error) { claimed = true })
+		c.Claim(released, func(uint64, bool, error) { claimed = true })
 		c.Release(released, 1)
 		check("claims and releases don't block", "abcdef", "")
 		b.disk <- nil
@@ -422,10 +422,10 @@ func TestCallbacksMayUseTheCommitter(t *testing.T) {
 		c := newCommitter(t, &scripted{}, CommitterOptions{})
 		id := ID{"c", "n"}
 		steps := 0
-		c.Claim(id, func(epoch uint64, err error) {
+		c.Claim(id, func(epoch uint64, _ bool, err error) {
 			c.Submit(keyed(id, epoch, "k"), func(error) {
 				c.Release(id, epoch)
-				c.Claim(id, func(uint64, error) { steps++ })
+				c.Claim(id, func(uint64, bool, error) { steps++ })
 			})
 		})
 		synctest.Wait()
@@ -461,7 +461,7 @@ func TestAFailureIsFinal(t *testing.T) {
 					c.Submit(keyed(id, epoch, "k"), note)
 					synctest.Wait()
 				}
-				c.Claim(id, func(_ uint64, err error) { note(err) })
+				c.Claim(id, func(_ uint64, _ bool, err error) { note(err) })
 				c.Fail(errors.New("a second failure"))
 				if err := c.Close(); !errors.Is(err, broken) {
 					t.Errorf("close: %v", err)
@@ -489,7 +489,7 @@ func TestAFailedReadFailsTheClaimAndNothingElse(t *testing.T) {
 		c := newCommitter(t, b, CommitterOptions{})
 		id := ID{"c", "n"}
 		var failed error
-		c.Claim(id, func(_ uint64, err error) { failed = err })
+		c.Claim(id, func(_ uint64, _ bool, err error) { failed = err })
 		synctest.Wait()
 		if !errors.Is(failed, b.headErr) {
 			t.Errorf("claim: %v", failed)
@@ -498,7 +498,7 @@ func TestAFailedReadFailsTheClaimAndNothingElse(t *testing.T) {
 		b.headErr = nil
 		b.heads[id] = MakeEpoch(9, 9)
 		b.mu.Unlock()
-		c.Claim(id, func(_ uint64, err error) { failed = err })
+		c.Claim(id, func(_ uint64, _ bool, err error) { failed = err })
 		synctest.Wait()
 		if !errors.Is(failed, ErrStaleEpoch) {
 			t.Errorf("claim over a newer epoch: %v", failed)
@@ -527,7 +527,7 @@ func TestANewBootNumberIsTakenWhenTheCounterIsUsedUp(t *testing.T) {
 		c.fence.counter = 1<<32 - 1
 		b.bootErr = ErrBootsExhausted
 		var failed error
-		c.Claim(id, func(_ uint64, err error) { failed = err })
+		c.Claim(id, func(_ uint64, _ bool, err error) { failed = err })
 		synctest.Wait()
 		if !errors.Is(failed, ErrBootsExhausted) {
 			t.Errorf("claim without a boot number: %v", failed)

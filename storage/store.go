@@ -86,9 +86,10 @@ type Cursor struct {
 // goroutine.
 type Store interface {
 	// Claim begins a new incarnation of an object. Everything that was submitted
-	// before is durable or refused by the time done is called. Claim does not
-	// block, and may be called in a callback.
-	Claim(id ID, done func(epoch uint64, err error))
+	// before is durable or refused by the time done is called. An object is fresh when
+	// nothing was ever committed to it: then it has neither rows nor an alarm. Claim does
+	// not block, and may be called in a callback.
+	Claim(id ID, done func(epoch uint64, fresh bool, err error))
 
 	// Release ends an incarnation: from here on its batches are refused. It is a
 	// no-op when a newer incarnation has been claimed already. It does not block.
@@ -198,7 +199,7 @@ func Claim(ctx context.Context, s Store, id ID) (uint64, error) {
 		err   error
 	}
 	done := make(chan claimed, 1)
-	s.Claim(id, func(epoch uint64, err error) { done <- claimed{epoch, err} })
+	s.Claim(id, func(epoch uint64, _ bool, err error) { done <- claimed{epoch, err} })
 	select {
 	case c := <-done:
 		return c.epoch, c.err

@@ -65,7 +65,7 @@ func (d *disk) later(f func()) {
 }
 
 // Claim implements storage.Store.
-func (d *disk) Claim(id storage.ID, done func(uint64, error)) {
+func (d *disk) Claim(id storage.ID, done func(uint64, bool, error)) {
 	d.later(func() { d.Store.Claim(id, done) })
 }
 

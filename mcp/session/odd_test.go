@@ -73,7 +73,7 @@ func TestASessionOfAServerThatIsGoneIsKept(t *testing.T) {
 	}
 	w.shutdown()
 	done := make(chan error)
-	w.store.Claim(id, func(epoch uint64, err error) {
+	w.store.Claim(id, func(epoch uint64, _ bool, err error) {
 		go func() {
 			if err == nil {
 				w.store.Submit(&storage.Batch{ID: id, Epoch: epoch, Puts: rows}, func(err error) { done <- err })

@@ -106,7 +106,7 @@ func BenchmarkClaim(b *testing.B) {
 	wg.Add(b.N)
 	b.ReportAllocs()
 	for i := range b.N {
-		s.Claim(storage.ID{Class: "session", Name: fmt.Sprintf("%016d", i)}, func(uint64, error) { wg.Done() })
+		s.Claim(storage.ID{Class: "session", Name: fmt.Sprintf("%016d", i)}, func(uint64, bool, error) { wg.Done() })
 	}
 	wg.Wait()
 }
@@ -119,7 +119,7 @@ func fill(b *testing.B, s *pebble.Store, objects int) time.Time {
 	wg.Add(objects)
 	for i := range objects {
 		id := storage.ID{Class: "session", Name: fmt.Sprintf("%016d", i)}
-		s.Claim(id, func(epoch uint64, err error) {
+		s.Claim(id, func(epoch uint64, _ bool, err error) {
 			go func() {
 				s.Submit(&storage.Batch{ID: id, Epoch: epoch, Puts: []storage.Entry{{Key: "k", Value: make([]byte, 100)}},
 					Alarm: &storage.Alarm{At: start.Add(time.Duration(i) * time.Second)}}, func(err error) {
@@ -185,7 +185,7 @@ func BenchmarkDue(b *testing.B) {
 	wg.Add(served)
 	for i := range served {
 		id := storage.ID{Class: "session", Name: fmt.Sprintf("%016d", i)}
-		s.Claim(id, func(epoch uint64, err error) {
+		s.Claim(id, func(epoch uint64, _ bool, err error) {
 			go s.Submit(&storage.Batch{ID: id, Epoch: epoch, Alarm: &storage.Alarm{}}, func(error) { wg.Done() })
 		})
 	}

@@ -59,6 +59,54 @@ func testReleaseOld(t *testing.T, s storage.Store) {
 	wantRows(t, s, alpha, "a=1")
 }
 
+// isFresh claims an object.
+func isFresh(t *testing.T, s storage.Store, id storage.ID) (epoch uint64, fresh bool) {
+	t.Helper()
+	done := make(chan error, 1)
+	s.Claim(id, func(e uint64, f bool, err error) {
+		epoch, fresh = e, f
+		done <- err
+	})
+	if err := <-done; err != nil {
+		t.Fatalf("claim %v: %v", id, err)
+	}
+	return epoch, fresh
+}
+
+func testFresh(t *testing.T, s storage.Store) {
+	first, fresh := isFresh(t, s, alpha)
+	if !fresh {
+		t.Error("an object of which nothing was ever stored is not fresh")
+	}
+	second, fresh := isFresh(t, s, alpha)
+	if !fresh {
+		t.Error("an object whose incarnation has committed nothing is not fresh any more")
+	}
+	if err := storage.Commit(context.Background(), s, put(alpha, first, "a", "1")); !errors.Is(err, storage.ErrStaleEpoch) {
+		t.Fatal(err)
+	}
+	third, fresh := isFresh(t, s, alpha)
+	if !fresh {
+		t.Error("an object is not fresh after a batch that was refused")
+	}
+	if second >= third {
+		t.Errorf("epoch %d after %d", third, second)
+	}
+	// The claim is queued right behind the batch.
+	s.Submit(put(alpha, third, "a", "1"), func(error) {})
+	fourth, fresh := isFresh(t, s, alpha)
+	if fresh {
+		t.Error("an object is fresh that has a row")
+	}
+	commit(t, s, &storage.Batch{ID: alpha, Epoch: fourth, Clear: true})
+	if _, fresh = isFresh(t, s, alpha); fresh {
+		t.Error("an object is fresh again that was cleared")
+	}
+	if _, fresh = isFresh(t, s, beta); !fresh {
+		t.Error("another object is not fresh")
+	}
+}
+
 func testEpochs(t *testing.T, s storage.Store) {
 	last := uint64(0)
 	for i := range 50 {

@@ -38,7 +38,7 @@ func testOrder(t *testing.T, s storage.Store) {
 				note()
 			})
 		case 2:
-			s.Claim(storage.ID{Class: "other", Name: fmt.Sprint(i)}, func(uint64, error) { note() })
+			s.Claim(storage.ID{Class: "other", Name: fmt.Sprint(i)}, func(uint64, bool, error) { note() })
 		default:
 			s.Submit(put(alpha, a, "k", fmt.Sprint(i)), func(err error) {
 				if err != nil {

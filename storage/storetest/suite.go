@@ -22,6 +22,7 @@ func Run(t *testing.T, fresh func(t *testing.T) storage.Store) {
 		{"a release ends an incarnation", testRelease},
 		{"a release by an older incarnation does nothing", testReleaseOld},
 		{"epochs grow and fit into a JSON number (I4)", testEpochs},
+		{"an object is fresh until something is committed to it, and never again", testFresh},
 		{"callbacks run in order and once", testOrder},
 		{"a claim is answered after what was submitted before", testClaimOrder},
 		{"an invalid batch is refused, and what is behind it", testInvalid},
