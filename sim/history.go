@@ -215,6 +215,12 @@ func (h *history) toldAgain(r *request, lost *lostError) bool {
 			}
 		}
 	}
+	return h.notNoted(r, lost)
+}
+
+// notNoted reports that a host may tell an answer again that has come: the one before it
+// ended before it could note that.
+func (h *history) notNoted(r *request, lost *lostError) bool {
 	if r.answers == 0 || (lost == nil) != (r.lost == nil) || lost != nil && *lost != *r.lost {
 		return false
 	}

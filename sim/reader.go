@@ -238,14 +238,15 @@ func (rd *reader) response(m wire.Message, lastResort bool) {
 	}
 	lost := lostOf(m)
 	copied := func() bool { return rd.c.w.history.ofACopy(rd.c, string(m.ID())) }
-	again := func() bool {
+	may := func(f func(*request, *lostError) bool) bool {
 		return slices.ContainsFunc(rd.c.w.history.requests, func(o *request) bool {
-			return o.client == rd.c && o.id == string(m.ID()) && (n == "" || n == o.n) && rd.c.w.history.toldAgain(o, lost)
+			return o.client == rd.c && o.id == string(m.ID()) && (n == "" || n == o.n) && f(o, lost)
 		})
 	}
-	// Errors don't say whose they are: one that a host may tell again is that, rather than
-	// a copy's, whose result may be still to come.
-	if lost != nil && again() || copied() || lost == nil && again() {
+	again := func() bool { return may(rd.c.w.history.toldAgain) }
+	// Neither errors nor results say which of two copies they are of: what a host may tell
+	// again is that, rather than the copy's, whose own may be still to come.
+	if lost != nil && again() || lost == nil && may(rd.c.w.history.notNoted) || copied() || lost == nil && again() {
 		return
 	}
 	rd.c.w.history.violate("I1", "a GET of client %s carries an answer to id %s, which waits for none: %s", rd.c.name, m.ID(), m)
