@@ -22,49 +22,76 @@ func (s *State) Await(ctx context.Context, f func(context.Context) error) error 
 	if me.critical.Load() > 0 {
 		return s.stay(ctx, t, f)
 	}
-	s.turn, s.task = nil, nil
-	if !me.giveBack() {
-		return s.inc.err()
+	if gone := me.giveBack(); gone != nil {
+		return gone
 	}
-	s.back.Set()
 	me.wake.Wait()
 	if gone := s.inc.err(); gone != nil {
 		return gone
 	}
 	err = f(ctx)
-	if gone := s.inc.h.post(s.inc, resume{me}); gone != nil {
-		return gone
-	}
-	me.wake.Wait()
-	if gone := s.inc.err(); gone != nil {
+	if gone := me.takeBack(); gone != nil {
 		return gone
 	}
 	return err
 }
 
-// stay is Await in a critical section: the turn ends, the baton goes to nobody, and
-// the next turn is this task's as well. In a transaction the turn goes on.
+// giveBack ends the task's turn, and has another goroutine go on with the mailbox. It
+// fails when the incarnation is over.
+func (me *task) giveBack() error {
+	inc, t := me.state.inc, me.turn
+	me.leaves()
+	t.end()
+	t.close()
+	if !inc.baton.CompareAndSwap(t, nil) {
+		return inc.err()
+	}
+	inc.h.looked()
+	inc.mailbox.pass()
+	return nil
+}
+
+// takeBack returns when the task has the baton and the mailbox again, in order with the
+// other events, or the incarnation is over.
+func (me *task) takeBack() error {
+	inc, t := me.state.inc, me.turn
+	if inc.mailbox.claim() { // there are no others
+		if !(resume{me}).resume() {
+			inc.mailbox.pass()
+		}
+	} else if gone := inc.h.post(inc, resume{me}); gone != nil {
+		return gone
+	}
+	me.wake.Wait()
+	if gone := inc.err(); gone != nil {
+		return gone
+	}
+	t.begin()
+	inc.touch(t.now)
+	me.takes()
+	return nil
+}
+
+// stay is Await in a critical section: the turn ends, the mailbox stands still, and the
+// next turn is this task's as well. In a transaction the turn goes on.
 func (s *State) stay(ctx context.Context, t *Turn, f func(context.Context) error) error {
 	inc, me := s.inc, s.task
 	s.turn = nil
-	if !me.giveBack() {
-		return inc.err()
-	}
 	if s.nested == 0 {
 		t.end()
 	} else {
 		t.leave()
 	}
-	inc.turns.Add(1)
+	t.close()
 	me.wake.Wait()
 	if gone := inc.err(); gone != nil {
 		return gone
 	}
 	err := f(ctx)
-	me.baton.Store(holds)
 	if gone := inc.err(); gone != nil {
 		return gone
 	}
+	t.open.Store(true)
 	inc.turns.Add(1)
 	if s.nested == 0 {
 		t.again()

@@ -39,16 +39,20 @@ func linkOf(ctx context.Context) *link {
 
 // holder is the State whose baton the caller holds, nil when it holds none.
 func (l *link) holder() *State {
-	if l == nil || l.task.baton.Load() != holds {
+	if l == nil || !l.task.turn.open.Load() {
 		return nil
 	}
 	return l.state
 }
 
-// admit says whether a call to an object may follow.
+// admit says whether a call to an object may follow. That of an incarnation that is over
+// may not.
 func (l *link) admit(id storage.ID) error {
 	if l == nil {
 		return nil
+	}
+	if gone := l.state.inc.err(); gone != nil {
+		return gone // what its code has written may never be durable
 	}
 	if l.depth >= MaxDepth {
 		return &Error{Op: "call", ID: id, Err: fmt.Errorf("%w: %s", ErrTooDeep, l.path(id)), Hint: "send a message instead of waiting, or let one object do more"}

@@ -70,7 +70,7 @@ func (c *Class[T]) ID(name string) storage.ID { return storage.ID{Class: c.name,
 
 // Register makes the class known to a host; see [Host.Register].
 func (c *Class[T]) Register(h *Host) {
-	h.Register(c.name, func() Machine { return &object[T]{class: c, state: State{back: h.o.Runner.Signal()}} })
+	h.Register(c.name, func() Machine { return &object[T]{class: c} })
 	if c.served {
 		h.served[c.name] = true
 	}

@@ -13,9 +13,11 @@
 // A [Machine] handles each event in one turn, from start to end, and never
 // waits: it is what package mcp builds sessions on, and what a pure state
 // machine fits into. Most Go programs want [Define] instead: an object whose
-// code is ordinary blocking Go, with a goroutine for each event and one baton;
-// only the holder of the baton runs, and [State.Await] gives it back while the
-// code waits for something that is not the object's own.
+// code is ordinary blocking Go, with one baton for all events; only the holder of
+// the baton runs, and [State.Await] gives it back while the code waits for
+// something that is not the object's own. Code that never awaits runs from start to
+// end where its event is taken out of the mailbox, as a machine does; where it
+// awaits, another goroutine goes on with the mailbox.
 //
 // # Identity
 //
@@ -87,10 +89,10 @@
 //
 // # Underneath
 //
-// Each incarnation is an actor of protoactor-go, spawned as a child of its
-// isolate's actor; its mailbox carries tokens, and the events themselves wait in
-// the directory. The dispatcher and the mailbox can be replaced, which is how the
-// simulator decides the order of everything.
+// Each incarnation is an actor of protoactor-go; its mailbox carries tokens, and the
+// events themselves wait in the directory. One goroutine at a time has the mailbox.
+// The dispatcher can be replaced, which is how the simulator decides the order of
+// everything.
 //
 // # Memory
 //

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -83,10 +84,9 @@ type Options struct {
 	// host on the same store, what that one has lost was lost to an update: see
 	// [Host.EndedBy]. Empty: nobody is told of updates.
 	Version string
-	// Dispatcher and Mailbox decide when incarnations run. Default: a goroutine of the
-	// Runner's for each mailbox that has work, and mailboxes that are next to nothing.
+	// Dispatcher decides when incarnations run, and for how many messages one of them goes
+	// on. Default: a goroutine of the Runner's for each that has work, for as long as it has.
 	Dispatcher pa.Dispatcher
-	Mailbox    pa.MailboxProducer
 	// Entropy is what unique ids are drawn from. Default: the system's.
 	Entropy io.Reader
 	// Random draws the strikes of Chaos that have a probability. Default: seeded by
@@ -163,8 +163,8 @@ type dispatcher struct{ run.Runner }
 
 func (d dispatcher) Schedule(f func()) { d.Go(f) }
 
-// Throughput is of no use: a mailbox goes on while it has work.
-func (d dispatcher) Throughput() int { return 1 }
+// Throughput has a mailbox go on while it has work.
+func (d dispatcher) Throughput() int { return math.MaxInt }
 
 // Host runs the objects of one process.
 type Host struct {
@@ -173,6 +173,7 @@ type Host struct {
 	began      time.Time
 	log        *slog.Logger
 	sys        *pa.ActorSystem
+	spawner    spawner
 	classes    map[string]func() Machine
 	isolates   []*isolate
 	dir        directory
@@ -228,6 +229,7 @@ func NewHost(o Options) (*Host, error) {
 			// goroutine that counts it outlives the host by so long.
 			pa.WithDeadLetterThrottleInterval(10*time.Millisecond)),
 	}
+	h.spawner.init(h)
 	h.dir.init()
 	h.served, h.sockets = map[string]bool{}, newSockets(h)
 	h.look = o.Runner.Signal()
@@ -406,8 +408,5 @@ func (h *Host) Shutdown(ctx context.Context) error {
 		h.look.Wait()
 	}
 	h.sockets.shutdown(ctx)
-	for _, i := range h.isolates {
-		h.sys.Root.Stop(i.pid)
-	}
 	return err
 }

@@ -25,7 +25,7 @@ type incarnation struct {
 	entry   *entry // in it, while that is this incarnation's
 	machine Machine
 	pid     *pa.PID
-	mailbox mailbox // unless Options have another
+	mailbox mailbox
 	gate    gate
 	life    lifetime
 
@@ -45,9 +45,8 @@ type incarnation struct {
 	// this incarnation ends when that is durable. asked: a charge of this object's own
 	// did not fit.
 	overran, torn, asked atomic.Bool
-	// revoked: a task that held the baton goes on without an incarnation; the mailbox's
-	// own. plain: there was nothing of a schedule when this incarnation looked.
-	revoked, plain bool
+	// plain: there was nothing of a schedule when this incarnation looked.
+	plain bool
 	// fresh: nothing was ever committed to the object, and this incarnation has committed
 	// nothing yet: storage has nothing of it, and is not asked.
 	fresh bool
@@ -62,7 +61,11 @@ type incarnation struct {
 	handling atomic.Pointer[storage.Alarm]
 	// keeper derives the alarm, once the object has used its schedule.
 	keeper *alarm.Keeper
-	// running is the turn that is running, nil between turns.
+	// baton is the turn whose goroutine has the mailbox, nil where none is running. Who
+	// ends a turn, gives the mailbox away in its middle or resets the incarnation takes it
+	// out, and one of them does.
+	baton atomic.Pointer[Turn]
+	// running is the same for who runs in it: nil where it can't be written to.
 	running *Turn
 	// atRun is the schedule whose callback holds the turn.
 	atRun atomic.Pointer[string]
@@ -78,14 +81,14 @@ func newIncarnation(h *Host, id storage.ID, epoch uint64, fresh bool, m Machine)
 	return inc
 }
 
-// What an incarnation's mailbox carries: the events themselves wait in the directory.
+// What an incarnation's mailbox carries, beside tokens: events themselves wait in the
+// directory.
 type (
-	token   struct{}
 	evict   struct{}
 	reclaim struct{}
 )
 
-// spawn asks the isolate to run the incarnation.
+// spawn begins the incarnation's life.
 func (inc *incarnation) spawn() {
 	s := inc.shard
 	s.mu.Lock()
@@ -93,12 +96,7 @@ func (inc *incarnation) spawn() {
 	inc.entry.inc = inc
 	s.mu.Unlock()
 	inc.isolate.add(inc)
-	inc.h.sys.Root.Send(inc.isolate.pid, &spawn{inc})
-}
-
-// spawned is called by the isolate's actor before anything is sent to pid.
-func (inc *incarnation) spawned(pid *pa.PID) {
-	s := inc.shard
+	pid := inc.h.spawner.spawn(inc)
 	s.mu.Lock()
 	inc.pid = pid
 	s.mu.Unlock()
@@ -109,8 +107,8 @@ func (inc *incarnation) spawned(pid *pa.PID) {
 	inc.h.activate(inc)
 }
 
-// poke puts a token into the mailbox. Called with the shard's lock.
-func (inc *incarnation) poke() { inc.h.sys.Root.Send(inc.pid, token{}) }
+// poke puts a token into the mailbox: an event waits. Called with the shard's lock.
+func (inc *incarnation) poke() { inc.mailbox.poke() }
 
 // err is why the incarnation is over, nil while it lives.
 func (inc *incarnation) err() error {
@@ -120,43 +118,23 @@ func (inc *incarnation) err() error {
 	return nil
 }
 
+// Receive makes it an actor, whose end alone is protoactor's to tell: see mailbox.step.
 func (inc *incarnation) Receive(ctx pa.Context) {
-	defer func() {
-		if r := recover(); r != nil { // outside of the object's own code
-			inc.breakWith(inc.panicked("run", r))
-		}
-	}()
-	switch ctx.Message().(type) {
-	case *pa.Started:
-		inc.start()
-		inc.h.looked()
-	case token:
-		if inc.torn.Load() {
-			break // what waits is for the next incarnation
-		}
-		if e, ok := inc.h.take(inc); ok {
-			inc.handle(e)
-		}
-		inc.h.looked()
-	case evict:
-		inc.passivate()
-	case reclaim:
-		if !inc.passivate() {
-			inc.giveBack()
-		}
-	case *pa.Stopped:
+	if _, stopped := ctx.Message().(*pa.Stopped); stopped {
 		inc.terminated()
 	}
 }
 
-func (inc *incarnation) start() {
+// start is the constructor. Here and in what follows, false means that the mailbox is no
+// longer this goroutine's.
+func (inc *incarnation) start() (has bool) {
+	defer inc.h.looked()
+	t := inc.turn()
+	defer func() { has = t.over(recover()) }()
 	if inc.err() != nil {
 		return
 	}
-	inc.turns.Add(1)
-	defer inc.turned()
 	inc.criticals.Add(1)
-	t := inc.turn()
 	err := inc.guard("start", func() error { return inc.machine.Start(t) })
 	if err != nil {
 		var e *Error
@@ -168,18 +146,35 @@ func (inc *incarnation) start() {
 	}
 	inc.criticals.Add(1)
 	t.end()
+	return
 }
 
-func (inc *incarnation) handle(e envelope) {
+// event handles the next event, if there is one.
+func (inc *incarnation) event() (has bool) {
+	defer inc.h.looked()
+	if inc.torn.Load() {
+		return true // what waits is for the next incarnation
+	}
+	e, ok := inc.h.take(inc)
+	if !ok {
+		return true
+	}
+	if r, ok := e.event.(resume); ok {
+		return !r.resume()
+	}
+	t := inc.turn()
+	defer func() { has = t.over(recover()) }()
+	inc.handle(t, e)
+	return
+}
+
+func (inc *incarnation) handle(t *Turn, e envelope) {
 	if err := inc.err(); err != nil {
 		if !inc.h.putBack(inc, e) {
 			failAll([]envelope{e}, err)
 		}
 		return
 	}
-	inc.turns.Add(1)
-	defer inc.turned()
-	t := inc.turn()
 	inc.touch(t.now)
 	switch e := e.event.(type) {
 	case *fired:
@@ -421,8 +416,9 @@ func (inc *incarnation) bury(left []*socket) {
 	// Out of the directory first: who is told, and calls again, gets the next one.
 	inc.h.release(inc, e)
 	closeFor(e, left)
-	if b, ok := inc.machine.(interface{ broken() }); ok {
-		b.broken()
+	if inc.baton.Swap(nil) != nil {
+		// Its turn is abandoned. Who runs it finds out.
+		inc.h.o.Dispatcher.Schedule(inc.mailbox.run)
 	}
 	inc.unhook(e)
 	s := inc.shard

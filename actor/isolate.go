@@ -8,17 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	pa "github.com/asynkron/protoactor-go/actor"
-
 	"github.com/kalpahost/kalpa/storage"
 )
 
 // isolate is the group of incarnations that share a heap and are reset together.
-// It is an actor, and its incarnations are its children.
 type isolate struct {
-	h   *Host
-	n   int
-	pid *pa.PID
+	h *Host
+	n int
 
 	mu      sync.Mutex
 	members map[*incarnation]struct{}
@@ -42,17 +38,7 @@ type isolate struct {
 const base = 2 << 10
 
 func newIsolate(h *Host, n int) *isolate {
-	i := &isolate{h: h, n: n, members: map[*incarnation]struct{}{}, classes: map[string]int64{}, abandoned: map[*incarnation]struct{}{}}
-	props := pa.PropsFromProducer(func() pa.Actor { return newWarden(h) }, pa.WithDispatcher(h.o.Dispatcher))
-	if h.o.Mailbox != nil {
-		props.Configure(pa.WithMailbox(h.o.Mailbox))
-	}
-	pid, err := h.sys.Root.SpawnNamed(props, fmt.Sprintf("isolate-%d", n))
-	if err != nil {
-		panic(err) // the actor system is this host's own: the name is free
-	}
-	i.pid = pid
-	return i
+	return &isolate{h: h, n: n, members: map[*incarnation]struct{}{}, classes: map[string]int64{}, abandoned: map[*incarnation]struct{}{}}
 }
 
 func (h *Host) isolateOf(id storage.ID) *isolate {

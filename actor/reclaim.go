@@ -362,19 +362,19 @@ func (inc *incarnation) ask() bool {
 }
 
 // giveBack is what an incarnation does that was asked and can't be evicted.
-func (inc *incarnation) giveBack() {
+func (inc *incarnation) giveBack() (has bool) {
 	done := func() { inc.isolate.answered(inc) }
 	r, ok := inc.machine.(Reclaimer)
 	if !ok || inc.err() != nil || inc.torn.Load() {
 		done()
-		return
+		return true
 	}
-	inc.turns.Add(1)
-	defer inc.turned()
 	t := inc.turn()
+	defer func() { has = t.over(recover()) }()
 	if err := inc.guard("reclaim", func() error { r.Reclaim(t, done); return nil }); err != nil {
 		inc.breakWith(err)
 		return
 	}
 	t.end()
+	return
 }

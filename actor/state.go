@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kalpahost/kalpa/alarm"
-	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -24,8 +23,6 @@ type State struct {
 	waiting    int32   // tasks that have begun and not ended
 	background int32   // those of them that WaitUntil has begun
 	once       []*call // those of them that have an identity
-	// back is set when the baton has been given back, or is nobody's any more.
-	back run.Signal
 }
 
 // ErrNoTurn: a method of State was called by who does not hold the baton.

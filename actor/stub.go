@@ -89,8 +89,8 @@ func (c Call[In, Out]) start(ctx context.Context, s Stub, in In, once bool) *req
 	}
 	r.begun = s.h.o.Clock.Now()
 	r.attempt = newAttempt(r)
-	if from := r.call.chain.holder(); from != nil {
-		from.turn.After(r.send)
+	if r.call.chain.holder() != nil {
+		r.call.chain.task.turn.After(r.send)
 		return r
 	}
 	r.send()

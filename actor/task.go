@@ -12,21 +12,21 @@ import (
 	"github.com/kalpahost/kalpa/internal/run"
 )
 
-// task is an event of an object in progress: a goroutine that runs only while it
-// holds the baton. The baton is the turn: the mailbox waits until the task gives
-// it back. It is the context of its code, and knows its place in a chain of calls.
+// task is an event of an object in progress. Its code runs on the goroutine that has the
+// mailbox, and only while it has it; the turn that it began with goes with it to its end.
+// It is the context of its code, and knows its place in a chain of calls.
 type task struct {
 	context.Context
 	link
-	run      *string    // the schedule that it runs, nil when it is another event
-	wake     run.Signal // what it awaits may have come; nil: it has awaited nothing
-	baton    atomic.Int32
+	turn     *Turn
+	run      *string      // the schedule that it runs, nil when it is another event
+	wake     run.Signal   // what it awaits may have come; nil: it has awaited nothing
 	critical atomic.Int32 // the critical sections that it is in, one in the other
 }
 
 // newTask makes a task of an object's code: up is the call that it is.
-func newTask(ctx context.Context, s *State, up *link) *task {
-	me := &task{Context: ctx, link: link{id: s.inc.id, state: s, up: up, depth: 1}}
+func newTask(ctx context.Context, s *State, t *Turn, up *link) *task {
+	me := &task{Context: ctx, turn: t, link: link{id: s.inc.id, state: s, up: up, depth: 1}}
 	if up != nil {
 		me.depth = up.depth + 1
 	}
@@ -42,18 +42,38 @@ func (me *task) Value(key any) any {
 	return me.Context.Value(key)
 }
 
-// What a task has to do with the baton.
-const (
-	without int32 = iota // it waits for it, or has given it back
-	holds
-	revoked // it held it when its incarnation was reset, and goes on in vain
-)
+// takes the object's side for the task, which has the baton.
+func (me *task) takes() {
+	s := me.state
+	s.turn, s.task = me.turn, me
+	if me.run != nil {
+		s.inc.atRun.Store(me.run)
+	}
+}
 
-// giveBack ends the task's turn; false: the baton has been revoked.
-func (me *task) giveBack() bool { return me.baton.CompareAndSwap(holds, without) }
+// leaves it.
+func (me *task) leaves() {
+	s := me.state
+	s.turn, s.task = nil, nil
+	if me.run != nil {
+		s.inc.atRun.Store(nil)
+	}
+}
 
 // resume is the event by which a task that has awaited queues for the baton.
 type resume struct{ *task }
+
+// resume gives it the baton, and the mailbox. False: the incarnation is over, and the
+// mailbox stays here.
+func (r resume) resume() bool {
+	inc := r.state.inc
+	inc.baton.Store(r.turn)
+	if inc.err() != nil && inc.baton.CompareAndSwap(r.turn, nil) {
+		return false
+	}
+	r.wake.Set()
+	return true
+}
 
 // object runs a Class's code as a Machine.
 type object[T any] struct {
@@ -64,24 +84,27 @@ type object[T any] struct {
 
 func (o *object[T]) Start(t *Turn) error {
 	o.state.inc = t.inc
-	me := newTask(t.Context(), &o.state, nil)
-	o.state.turn, o.state.task = t, me
-	me.baton.Store(holds)
+	me := newTask(t.Context(), &o.state, t, nil)
+	me.takes()
 	me.critical.Store(1) // to its end: inc.start counts it
-	var err error
-	o.obj, err = o.class.create(me, &o.state)
-	if err == nil && o.obj == nil {
-		err = errors.New("the constructor returned nothing")
+	var obj *T
+	var failed error
+	err := me.guard("start", func() { obj, failed = o.class.create(me, &o.state) })
+	switch gone := t.inc.err(); {
+	case gone != nil:
+		return gone
+	case err != nil:
+		return err
+	case failed != nil:
+		return failed
+	case obj == nil:
+		return errors.New("the constructor returned nothing")
 	}
-	if me.giveBack() && t.inc.err() == nil {
-		me.critical.Store(0)
-		o.state.turn, o.state.task = nil, nil
-	}
-	return err
+	o.obj = obj
+	me.critical.Store(0)
+	me.leaves()
+	return nil
 }
-
-// broken is called when the incarnation is reset: nobody waits for what it runs.
-func (o *object[T]) broken() { o.state.back.Set() }
 
 func (o *object[T]) Handle(t *Turn, event any) {
 	switch e := event.(type) {
@@ -121,8 +144,6 @@ func (o *object[T]) Handle(t *Turn, event any) {
 		e.enter(t, o.obj, &o.state, func(ctx context.Context, up *link, f func(context.Context) func(*Turn)) {
 			o.begin(ctx, t, up, nil, f)
 		})
-	case resume:
-		o.run(t, e.task, e.task.wake.Set)
 	case background:
 		o.begin(t.Context(), t, nil, nil, func(ctx context.Context) func(*Turn) {
 			err := e.f(ctx)
@@ -178,70 +199,45 @@ func (o *object[T]) Destroy(t *Turn, done func(*Turn, error)) {
 // its storage.
 func (o *object[T]) Idle() bool { return o.state.waiting == 0 }
 
-// begin starts a task. f runs in turns, with a context that is ctx and knows the
-// chain of calls, up from the call that it is; what f returns runs in its last turn.
+// begin runs a task, to its end. f runs in turns, with a context that is ctx and knows
+// the chain of calls, up from the call that it is; what f returns runs in its last turn.
 // run is the schedule that it is a run of, if it is.
 func (o *object[T]) begin(ctx context.Context, t *Turn, up *link, run *string, f func(context.Context) func(*Turn)) {
 	inc := t.inc
-	me := newTask(ctx, &o.state, up)
+	me := newTask(ctx, &o.state, t, up)
 	me.run = run
 	o.state.waiting++
-	o.run(t, me, func() {
-		inc.h.o.Runner.Go(func() {
-			returned := false
-			defer func() {
-				if !returned {
-					// Nobody would give the baton back.
-					inc.breakWith(&Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: errExit, own: true})
-				}
-				if me.baton.Swap(without) == revoked {
-					inc.isolate.ended(inc)
-				}
-			}()
-			end, err := o.guard(t, func() func(*Turn) { return f(me) })
-			returned = true
-			if inc.err() != nil {
-				return // abandoned: the baton is nobody's
-			}
-			if err != nil {
-				inc.breakWith(err)
-				return
-			}
-			o.state.waiting--
-			end(o.state.turn)
-			o.state.turn, o.state.task = nil, nil
-			if me.giveBack() {
-				o.state.back.Set()
-			}
-		})
-	})
+	me.takes()
+	var end func(*Turn)
+	err := me.guard("run", func() { end = f(me) })
+	switch {
+	case inc.err() != nil: // abandoned: the object is not its own any more
+	case err != nil:
+		inc.breakWith(err)
+	default:
+		o.state.waiting--
+		end(t)
+		me.leaves()
+	}
+}
+
+// guard runs the object's own code.
+func (me *task) guard(op string, f func()) (err error) {
+	inc := me.state.inc
+	returned := false
+	defer func() {
+		if r := recover(); r != nil {
+			err = inc.panicked(op, r)
+		} else if !returned { // nor will it
+			inc.breakWith(&Error{Op: op, ID: inc.id, Epoch: inc.epoch, Cause: Panicked, Err: errExit, own: true})
+		}
+	}()
+	f()
+	returned = true
+	return nil
 }
 
 var errExit = errors.New("it called runtime.Goexit")
-
-func (o *object[T]) guard(t *Turn, f func() func(*Turn)) (end func(*Turn), err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = t.inc.panicked("run", r)
-		}
-	}()
-	return f(), nil
-}
-
-// run hands the baton to a task and waits until it comes back, or the
-// incarnation is reset: nobody waits for an abandoned task.
-func (o *object[T]) run(t *Turn, me *task, handOver func()) {
-	o.state.turn, o.state.task = t, me
-	t.inc.atRun.Store(me.run)
-	me.baton.Store(holds)
-	handOver()
-	o.state.back.Wait()
-	if t.inc.err() == nil {
-		t.inc.atRun.Store(nil)
-		return
-	}
-	t.inc.revoked = me.baton.CompareAndSwap(holds, revoked)
-}
 
 func text(err error) string {
 	if err == nil {

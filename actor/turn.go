@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kalpahost/kalpa/alarm"
@@ -26,15 +27,44 @@ type Turn struct {
 	outs  []func() // ahead of after: see out
 	// leaving is what of a response leaves with the turn.
 	leaving *leaving
+	// open: it is going on. It is closed while its code awaits.
+	open atomic.Bool
 }
 
 // fewPuts are searched one by one.
 const fewPuts = 16
 
+// turn begins a turn. Called by who has the mailbox.
 func (inc *incarnation) turn() *Turn {
-	t := &Turn{inc: inc, now: inc.h.o.Clock.Now()}
-	inc.running = t
+	t := &Turn{inc: inc}
+	inc.baton.Store(t)
+	t.begin()
 	return t
+}
+
+// begin begins a turn, or the next one of code that has awaited.
+func (t *Turn) begin() {
+	t.open.Store(true)
+	t.inc.turns.Add(1)
+	t.again()
+}
+
+// close ends a turn, unless it has ended.
+func (t *Turn) close() {
+	if t.open.Load() {
+		t.open.Store(false)
+		t.inc.turned()
+	}
+}
+
+// over is told that a turn's code has returned, or has panicked outside of what is the
+// object's own.
+func (t *Turn) over(panicked any) (has bool) {
+	if panicked != nil {
+		t.inc.breakWith(t.inc.panicked("run", panicked))
+	}
+	t.close()
+	return t.inc.baton.CompareAndSwap(t, nil)
 }
 
 // Now is the time at which the turn began.
@@ -300,7 +330,7 @@ func (inc *incarnation) releases(bytes int64) func() {
 	return sync.OnceFunc(func() { inc.isolate.discharge(inc, bytes) })
 }
 
-// again makes a new turn of one that has ended, for a task that has kept the baton.
+// again makes a new turn of one that has ended.
 func (t *Turn) again() {
 	t.now, t.view = t.inc.h.o.Clock.Now(), nil
 	t.inc.running = t

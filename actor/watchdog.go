@@ -128,11 +128,10 @@ func (h *Host) watch(s *shard) {
 	}
 }
 
-// turned ends what handle began: a turn, or the mailbox's part in it. What a turn
-// that overran has charged is given back when it ends.
+// turned counts a turn that has ended. What one that overran has charged is given back.
 func (inc *incarnation) turned() {
 	inc.turns.Add(1)
-	if inc.overran.Load() && !inc.revoked {
+	if inc.overran.Load() {
 		inc.isolate.ended(inc)
 	}
 }

@@ -21,7 +21,7 @@ type Broken struct {
 	World        func(w *World)
 	Store        func(w *World, s storage.Store) storage.Store
 	Sessions     func(w *World, s session.Sessions) session.Sessions
-	Mailbox      func(p *Process) func() pa.Mailbox
+	Dispatcher   func(p *Process) pa.Dispatcher
 	Plugin       func(w *World, p mcp.Plugin) mcp.Plugin
 	ResetIsolate func(h *host) func(int, actor.Cause, error) (int, error)
 }

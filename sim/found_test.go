@@ -22,7 +22,7 @@ func TestRestIsMeasuredByTheMonotonicClock(t *testing.T) {
 		store, err := d.Open(p)
 		if err == nil {
 			h, err = actor.NewHost(actor.Options{
-				Store: store, Clock: p, Runner: p, EvictAfter: 10 * time.Second, Dispatcher: p, Mailbox: p.Mailbox, Random: s.Rand("host"),
+				Store: store, Clock: p, Runner: p, EvictAfter: 10 * time.Second, Dispatcher: p, Random: s.Rand("host"),
 			})
 		}
 		if err == nil {

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	pa "github.com/asynkron/protoactor-go/actor"
-
 	"github.com/kalpahost/kalpa/internal/clock"
 	"github.com/kalpahost/kalpa/internal/run"
 )
@@ -204,60 +202,9 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// Schedule makes the process a pa.Dispatcher.
+// Schedule makes the process a dispatcher of its actors.
 func (p *Process) Schedule(f func()) { p.Go(f) }
 
-// Throughput is of no use: the mailboxes handle one message at a time.
+// Throughput has a mailbox handle one message in each event, so that whatever can come
+// between two messages does.
 func (p *Process) Throughput() int { return 1 }
-
-// Mailbox is a protoactor mailbox that handles one message in each event, so that
-// whatever can come between two messages does.
-func (p *Process) Mailbox() pa.Mailbox { return &mailbox{} }
-
-type mailbox struct {
-	invoker    pa.MessageInvoker
-	dispatcher pa.Dispatcher
-	system     []any
-	user       []any
-	suspended  bool
-	scheduled  bool
-}
-
-func (m *mailbox) RegisterHandlers(i pa.MessageInvoker, d pa.Dispatcher) {
-	m.invoker, m.dispatcher = i, d
-}
-func (m *mailbox) Start()                    {}
-func (m *mailbox) UserMessageCount() int     { return len(m.user) }
-func (m *mailbox) PostUserMessage(msg any)   { m.user = append(m.user, msg); m.schedule() }
-func (m *mailbox) PostSystemMessage(msg any) { m.system = append(m.system, msg); m.schedule() }
-
-func (m *mailbox) schedule() {
-	if !m.scheduled && (len(m.system) > 0 || len(m.user) > 0 && !m.suspended) {
-		m.scheduled = true
-		m.dispatcher.Schedule(m.handle)
-	}
-}
-
-// handle handles one message. While an event of the actor waits in its middle, the
-// mailbox is not scheduled again.
-func (m *mailbox) handle() {
-	switch {
-	case len(m.system) > 0:
-		msg := m.system[0]
-		m.system = m.system[1:]
-		switch msg.(type) {
-		case *pa.SuspendMailbox:
-			m.suspended = true
-		case *pa.ResumeMailbox:
-			m.suspended = false
-		default:
-			m.invoker.InvokeSystemMessage(msg)
-		}
-	case len(m.user) > 0 && !m.suspended:
-		msg := m.user[0]
-		m.user = m.user[1:]
-		m.invoker.InvokeUserMessage(msg)
-	}
-	m.scheduled = false
-	m.schedule()
-}

@@ -53,7 +53,7 @@ func history(seed uint64) (h []string) {
 				sys.Root.Send(next, n-1)
 				p.AfterFunc(time.Duration(n%3)*time.Second, func() { sys.Root.Send(next, 0) })
 			}
-		}, pa.WithDispatcher(p), pa.WithMailbox(p.Mailbox)), fmt.Sprintf("player-%d", i))
+		}, pa.WithDispatcher(p)), fmt.Sprintf("player-%d", i))
 		if err != nil {
 			panic(err)
 		}

@@ -62,11 +62,9 @@ var teeth = []*Broken{
 	},
 	{
 		Name: "two-turns", Invariant: "I5", Profile: "swarm",
-		Why:   "while one turn waits for storage another begins",
-		World: func(w *World) { w.disk.ReadDelay = func() time.Duration { return 5 * time.Millisecond } },
-		Mailbox: func(*Process) func() pa.Mailbox {
-			return func() pa.Mailbox { return eager{&mailbox{}} }
-		},
+		Why:        "while one turn waits for storage another begins",
+		World:      func(w *World) { w.disk.ReadDelay = func() time.Duration { return 5 * time.Millisecond } },
+		Dispatcher: func(p *Process) pa.Dispatcher { return twice{p} },
 	},
 	{
 		Name: "early", Invariant: "I6", Profile: "swarm",
@@ -438,23 +436,10 @@ func changes(s *relay, from session.Event, f session.Frame) []session.Frame {
 	return []session.Frame{f}
 }
 
-// eager is a mailbox that goes on while a message is being handled.
-type eager struct{ *mailbox }
+// twice is a dispatcher that gives a mailbox to two goroutines.
+type twice struct{ *Process }
 
-func (m eager) RegisterHandlers(i pa.MessageInvoker, d pa.Dispatcher) {
-	m.mailbox.RegisterHandlers(goesOn{i, m.mailbox}, d)
-}
-
-type goesOn struct {
-	pa.MessageInvoker
-	m *mailbox
-}
-
-func (g goesOn) InvokeUserMessage(msg any) {
-	g.m.scheduled = false
-	g.m.schedule()
-	g.MessageInvoker.InvokeUserMessage(msg)
-}
+func (d twice) Schedule(f func()) { d.Go(f); d.Go(f) }
 
 // inMemory are the sessions that an isolate holds.
 func (h *host) inMemory(isolate int) []storage.ID {

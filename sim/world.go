@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	pa "github.com/asynkron/protoactor-go/actor"
 	"go.opentelemetry.io/otel/metric/noop"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
@@ -156,13 +157,13 @@ func (h *host) run(boot int) (err error) {
 	if w.tales != nil {
 		store = taleStore{store, w.tales}
 	}
-	mailbox := p.Mailbox
-	if w.broken != nil && w.broken.Mailbox != nil {
-		mailbox = w.broken.Mailbox(p)
+	var dispatcher pa.Dispatcher = p
+	if w.broken != nil && w.broken.Dispatcher != nil {
+		dispatcher = w.broken.Dispatcher(p)
 	}
 	h.actors, err = actor.NewHost(actor.Options{
 		Store: store, Clock: p, Runner: p, Logger: log, Isolates: w.plan.Isolates, HeapLimit: w.plan.Heap, EvictAfter: w.plan.Evict,
-		Dispatcher: p, Mailbox: mailbox, Random: w.s.Rand(fmt.Sprint("chaos ", boot)), Kill: p.Kill, Seams: w.seams.Alarm,
+		Dispatcher: dispatcher, Random: w.s.Rand(fmt.Sprint("chaos ", boot)), Kill: p.Kill, Seams: w.seams.Alarm,
 	})
 	if err != nil {
 		return err
