@@ -91,8 +91,7 @@ func (s *State) stay(ctx context.Context, t *Turn, f func(context.Context) error
 	if gone := inc.err(); gone != nil {
 		return gone
 	}
-	t.open.Store(true)
-	inc.turns.Add(1)
+	t.reopen()
 	if s.nested == 0 {
 		t.again()
 	}

@@ -118,3 +118,17 @@ func TestTheCodeOfAnObjectThatIsResetCallsNobodyI2(t *testing.T) {
 		return nil
 	})
 }
+
+// Who waits for what has come gets it again, and gives its signal back once.
+func TestAnAnswerMayBeAskedForAgain(t *testing.T) {
+	l := newLab(t, actor.Options{})
+	p := runCode.Start(t.Context(), l.Stub(thingID("a")), register(func(context.Context, *actor.State) error { return nil }))
+	for range 3 {
+		if ok, err := p.Wait(t.Context()); !ok || err != nil {
+			t.Errorf("got %v, %v", ok, err)
+		}
+	}
+	if l.Runner().Signal() == l.Runner().Signal() {
+		t.Error("two have one signal")
+	}
+}

@@ -11,7 +11,13 @@ import (
 // What travels between objects is copied: they share no memory. A body is a
 // protobuf message if the type is one, and JSON otherwise.
 
+// empty is the body of a struct{}: what has nothing to say is not encoded anew.
+var empty = []byte("{}")
+
 func encode[T any](v T) ([]byte, error) {
+	if _, nothing := any(v).(struct{}); nothing {
+		return empty, nil
+	}
 	if m, ok := any(v).(proto.Message); ok {
 		return proto.Marshal(m)
 	}
@@ -19,6 +25,9 @@ func encode[T any](v T) ([]byte, error) {
 }
 
 func decode[T any](b []byte) (v T, err error) {
+	if _, nothing := any(v).(struct{}); nothing {
+		return v, nil
+	}
 	if m, ok := any(v).(proto.Message); ok {
 		t := reflect.TypeFor[T]()
 		if t.Kind() != reflect.Pointer {

@@ -47,7 +47,8 @@ const (
 	passivating // asked to stop; what comes is held back
 )
 
-// envelope is an event on its way, with what to do if it never arrives.
+// envelope is an event on its way, with what to do if it never arrives; that need not be
+// said of one that is failable.
 type envelope struct {
 	event any
 	fail  func(error)
@@ -55,6 +56,9 @@ type envelope struct {
 	at    uint32 // the sweep's tick when it was queued
 	own   bool   // it was posted by the incarnation itself, and is for no other
 }
+
+// failable is an event that is told itself that it has not arrived.
+type failable interface{ undelivered(err error) }
 
 // Sized is an event whose bytes count toward [Options].MaxQueuedBytes.
 type Sized interface{ Size() int }
@@ -141,10 +145,6 @@ func (d *directory) empty() bool {
 // enqueue puts an event into an object's queue, and starts the object if it is
 // at rest.
 func (h *Host) enqueue(id storage.ID, e envelope) error {
-	create := h.classes[id.Class]
-	if create == nil {
-		return h.noClass("send", id)
-	}
 	if sized, ok := e.event.(Sized); ok {
 		e.size = int64(sized.Size())
 	}
@@ -152,6 +152,11 @@ func (h *Host) enqueue(id storage.ID, e envelope) error {
 	s.mu.Lock()
 	en := s.entries[id]
 	if en == nil {
+		create := h.classes[id.Class]
+		if create == nil {
+			s.mu.Unlock()
+			return h.noClass("send", id)
+		}
 		// The names may be parts of a request, which they must not keep in memory.
 		id = storage.ID{Class: strings.Clone(id.Class), Name: strings.Clone(id.Name)}
 		en = &entry{}
@@ -221,6 +226,8 @@ func failAll(queue []envelope, err error) {
 	for _, e := range queue {
 		if e.fail != nil {
 			e.fail(err)
+		} else if f, ok := e.event.(failable); ok {
+			f.undelivered(err)
 		}
 	}
 }

@@ -299,10 +299,14 @@ func (h *Host) Logger() *slog.Logger { return h.log }
 // was reset before it. An error of Send itself means the same. Send does not
 // wait for the event to be handled.
 func (h *Host) Send(id storage.ID, event any, fail func(error)) error {
+	return h.send(id, envelope{event: event, fail: fail})
+}
+
+func (h *Host) send(id storage.ID, e envelope) error {
 	if h.draining.Load() {
 		return &Error{Op: "send", ID: id, Cause: Shutdown, Hint: "send it again to the host that follows"}
 	}
-	return h.enqueue(id, envelope{event: event, fail: fail})
+	return h.enqueue(id, e)
 }
 
 // Active reports whether an object has an incarnation at this moment.

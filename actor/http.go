@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -100,7 +99,7 @@ func (s Stub) serve(ctx context.Context, w http.ResponseWriter, r *http.Request,
 // run passes the exchange's request to the object and writes what comes back, to
 // its end.
 func (x *exchange) run(ctx context.Context, w http.ResponseWriter) (outcome, error) {
-	if err := x.h.Send(x.id, x, func(err error) { x.finish(undelivered, err) }); err != nil {
+	if err := x.h.send(x.id, envelope{event: x}); err != nil {
 		return undelivered, err
 	}
 	defer x.left()
@@ -272,36 +271,32 @@ func (p *part) write(w http.ResponseWriter, rc *http.ResponseController) error {
 }
 
 // enter serves incoming.
-func (x *exchange) enter(t *Turn, obj any, s *State, begin func(context.Context, *link, func(context.Context) func(*Turn))) {
-	handler, ok := obj.(http.Handler)
-	if !ok {
-		w := &response{x: x}
+func (x *exchange) enter(t *Turn, obj any, s *State) {
+	w := &response{x: x}
+	var ok bool
+	if w.handler, ok = obj.(http.Handler); !ok {
 		http.Error(w, "Objects of this class do not serve HTTP.", http.StatusNotImplemented)
 		t.out(func() { x.finish(answered, nil) })
 		return
 	}
-	w := &response{x: x, forget: t.OnBreak(func(err error) { x.finish(lost, err) })}
-	ctx := &requestContext{incarnation: t.Context(), request: x.r.Context()}
+	w.hook.register(t.inc, x)
+	w.ctx.incarnation, w.ctx.request = t.Context(), x.r.Context()
 	x.mu.Lock()
-	x.context = ctx
+	x.context = &w.ctx
 	if x.gone != nil {
-		ctx.end(x.gone)
+		w.ctx.end(x.gone)
 	}
 	x.mu.Unlock()
-	begin(ctx, x.up, func(task context.Context) func(*Turn) {
-		r := x.r.WithContext(task)
-		r.URL, r.Body = x.at, http.NoBody
-		if len(x.body) > 0 {
-			r.Body = io.NopCloser(bytes.NewReader(x.body))
-		}
-		w.me = linkOf(task)
-		w.aborted = w.handled(handler, r)
-		return func(t *Turn) {
-			ctx.end(nil)
-			w.end(t)
-		}
-	})
+	w.task.init(&w.ctx, s, t, x.up)
+	w.me = &w.task.link
+	w.task.does(w)
 }
+
+// lost says that the object was reset after the request had begun.
+func (x *exchange) lost(err error) { x.finish(lost, err) }
+
+// undelivered says that it has not begun.
+func (x *exchange) undelivered(err error) { x.finish(undelivered, err) }
 
 // pass adds parts that may leave; last: nothing follows, the handler has returned, and
 // err is with what.
@@ -384,6 +379,9 @@ func (x *exchange) left() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.done = true
+	if x.end != under {
+		run.Free(x.wake) // nobody sets it any more
+	}
 	if x.end == answered && x.upgrade != nil {
 		x.upgrade.lost() // unless it is connected
 	}

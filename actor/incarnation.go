@@ -45,19 +45,17 @@ type incarnation struct {
 	// this incarnation ends when that is durable. asked: a charge of this object's own
 	// did not fit.
 	overran, torn, asked atomic.Bool
-	// plain: there was nothing of a schedule when this incarnation looked.
-	plain bool
-	// fresh: nothing was ever committed to the object, and this incarnation has committed
-	// nothing yet: storage has nothing of it, and is not asked.
-	fresh bool
+	// plain: there was nothing of a schedule when this incarnation looked. taken: the
+	// object has set or deleted its alarm since its handler began, which is then not the
+	// handler's to complete or to retry. fresh: nothing was ever committed to the object,
+	// and this incarnation has committed nothing yet: storage has nothing of it, and is
+	// not asked.
+	plain, taken, fresh bool
 
 	// alarm is the row as this incarnation knows it, nil while it has not looked; while
 	// its handler runs there is none, until it is set anew.
 	alarm *storage.Alarm
-	taken bool
-	// handling is the row whose handler is running, nil when none is. taken: the object
-	// has set or deleted its alarm since that began, which is then not the handler's
-	// to complete or to retry.
+	// handling is the row whose handler is running, nil when none is.
 	handling atomic.Pointer[storage.Alarm]
 	// keeper derives the alarm, once the object has used its schedule.
 	keeper *alarm.Keeper

@@ -1,9 +1,11 @@
 package actor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 )
@@ -11,8 +13,12 @@ import (
 // response is the http.ResponseWriter that an object's handler gets.
 type response struct {
 	x       *exchange
-	me      *link  // of the task that answers
-	forget  func() // that the exchange is told of a reset
+	task    task
+	me      *link // of the task; nil: there is none
+	hook    hook  // the exchange hears of a reset until the response has left
+	ctx     requestContext
+	handler http.Handler
+	first   leaving // with the first turn, and mostly the last
 	header  http.Header
 	status  int
 	begun   bool  // the first part, with status and header, is on its way
@@ -22,18 +28,22 @@ type response struct {
 
 var errOver = errors.New("the handler has returned")
 
-// handled runs the handler. A handler that gives up, by the panic that net/http has
-// for that, breaks the connection and not the object.
-func (w *response) handled(h http.Handler, r *http.Request) (aborted error) {
+// code runs the handler. A handler that gives up, by the panic that net/http has for
+// that, breaks the connection and not the object.
+func (w *response) code(ctx context.Context) {
 	defer func() {
 		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
-			aborted = http.ErrAbortHandler
+			w.aborted = http.ErrAbortHandler
 		} else if p != nil {
 			panic(p)
 		}
 	}()
-	h.ServeHTTP(w, r)
-	return nil
+	r := w.x.r.WithContext(ctx)
+	r.URL, r.Body = w.x.at, http.NoBody
+	if len(w.x.body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(w.x.body))
+	}
+	w.handler.ServeHTTP(w, r)
 }
 
 func (w *response) Header() http.Header {
@@ -126,6 +136,7 @@ func (w *response) holder() *State { return w.me.holder() }
 
 // end has the rest of it leave, with the news that the handler has returned.
 func (w *response) end(t *Turn) {
+	w.ctx.end(nil)
 	w.over = true
 	if w.aborted == nil && w.x.upgrade == nil && w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -179,8 +190,11 @@ type leaving struct {
 
 func (w *response) leaving(t *Turn) *leaving {
 	if t.leaving == nil || t.leaving.w != w {
-		l := &leaving{w: w}
-		l.parts = l.one[:0]
+		l := &w.first
+		if l.w != nil {
+			l = &leaving{}
+		}
+		l.w, l.parts = w, l.one[:0]
 		t.leaving = l
 		t.out(l.leave)
 	}
@@ -189,7 +203,7 @@ func (w *response) leaving(t *Turn) *leaving {
 
 func (l *leaving) leave() {
 	if l.last {
-		l.w.forget()
+		l.w.hook.forget()
 	}
 	l.w.x.pass(l.parts, l.last, l.w.aborted)
 }

@@ -12,7 +12,7 @@ import (
 // TestAnObjectAtRestTakesLittle of the heap. What it takes of a process's memory is
 // somewhat more: docs/benchmarks.md has that.
 func TestAnObjectAtRestTakesLittle(t *testing.T) {
-	const objects, most = 5000, 1300 // bytes
+	const objects, most = 5000, 1100 // bytes
 	h := newLab(t, actor.Options{EvictAfter: -1})
 	nothing := register(func(context.Context, *actor.State) error { return nil })
 	use := func(from, to int) uint64 {

@@ -46,7 +46,9 @@ func (c Call[In, Out]) Do(ctx context.Context, s Stub, in In) (Out, error) {
 // after the other on one stub are delivered in this order. It is sent again, if need
 // be, only while somebody waits.
 func (c Call[In, Out]) Start(ctx context.Context, s Stub, in In) *Pending[Out] {
-	return &Pending[Out]{c.start(ctx, s, in, false)}
+	p := &Pending[Out]{}
+	p.r.err = c.start(&p.r, ctx, s, in, false)
+	return p
 }
 
 // DoOnce is Do for a call that must not run twice and is to be sent again all the
@@ -59,48 +61,48 @@ func (c Call[In, Out]) Start(ctx context.Context, s Stub, in In) *Pending[Out] {
 // bytes: one that is larger is an error that wraps ErrTooLarge, and what the method has
 // written stays.
 func (c Call[In, Out]) DoOnce(ctx context.Context, s Stub, in In) (Out, error) {
-	p := &Pending[Out]{c.start(ctx, s, in, true)}
+	p := &Pending[Out]{}
+	p.r.err = c.start(&p.r, ctx, s, in, true)
 	return p.Wait(ctx)
 }
 
-func (c Call[In, Out]) start(ctx context.Context, s Stub, in In, once bool) *request {
-	r := &request{h: s.h, id: s.id}
+// start makes r the request of a call, and sends it; an error refuses it.
+func (c Call[In, Out]) start(r *request, ctx context.Context, s Stub, in In, once bool) error { //nolint:revive // r is what it is a method of in all but syntax
+	r.h, r.id = s.h, s.id
 	if s.h == nil {
-		r.err = &Error{Op: "call", ID: s.id, Err: errNoHost, Hint: "a stub comes from Host.Stub"}
-		return r
+		return &Error{Op: "call", ID: s.id, Err: errNoHost, Hint: "a stub comes from Host.Stub"}
 	}
 	if s.id.Class != c.class {
-		r.err = &Error{Op: "call", ID: s.id, Err: fmt.Errorf("%s is a method of class %q", c.name, c.class)}
-		return r
+		return &Error{Op: "call", ID: s.id, Err: fmt.Errorf("%s is a method of class %q", c.name, c.class)}
 	}
 	body, err := encode(in)
 	if err != nil {
-		r.err = &Error{Op: "call", ID: s.id, Err: fmt.Errorf("the argument of %s does not encode: %w", c.name, err)}
-		return r
+		return &Error{Op: "call", ID: s.id, Err: fmt.Errorf("the argument of %s does not encode: %w", c.name, err)}
 	}
 	r.call = call{method: c.name, in: body, chain: linkOf(ctx), caller: Caller(ctx)}
-	if r.err = r.call.chain.admit(s.id); r.err != nil {
-		return r
+	if err := r.chain.admit(s.id); err != nil {
+		return err
 	}
 	if once {
-		if r.call.once, r.err = s.h.onceID(); r.err != nil {
-			return r
+		if r.once, err = s.h.onceID(); err != nil {
+			return err
 		}
 	}
 	r.begun = s.h.o.Clock.Now()
-	r.attempt = newAttempt(r)
-	if r.call.chain.holder() != nil {
-		r.call.chain.task.turn.After(r.send)
-		return r
+	r.attempt = &r.first
+	r.attempt.init(r)
+	if r.chain.holder() != nil {
+		r.chain.task.turn.After(r.send)
+		return nil
 	}
 	r.send()
-	return r
+	return nil
 }
 
 var errNoHost = errors.New("the stub is of no host")
 
 // Pending is a call whose result is yet to come.
-type Pending[Out any] struct{ r *request }
+type Pending[Out any] struct{ r request }
 
 // Wait returns what came of the call. It is for one goroutine at a time.
 func (p *Pending[Out]) Wait(ctx context.Context) (out Out, err error) {
@@ -128,12 +130,13 @@ func (c *call) Size() int { return len(c.in) }
 
 // request is a call through all of its attempts.
 type request struct {
+	call
 	h       *Host
 	id      storage.ID
-	call    call
 	begun   time.Time
 	attempt *attempt // the last one
-	err     error    // it was refused, and there is none
+	first   attempt
+	err     error // it was refused, and there is none
 }
 
 // wait follows the attempts to their end.
@@ -153,8 +156,7 @@ func (r *request) wait(ctx context.Context) (out []byte, err error) {
 
 func (r *request) follow(ctx context.Context) ([]byte, error) {
 	for n := 1; ; n++ {
-		r.attempt.wait(ctx)
-		end, out, err := r.attempt.get()
+		end, out, err := r.attempt.wait(ctx)
 		switch end {
 		case under:
 			return nil, context.Cause(ctx)
@@ -162,11 +164,12 @@ func (r *request) follow(ctx context.Context) ([]byte, error) {
 			return out, err
 		case lost, undelivered:
 		}
-		pause, again := again(n, r.h.o.Clock.Now().Sub(r.begun), err, end == lost, r.call.once != "", alarm.Jitter(r.id, n))
+		pause, again := again(n, r.h.o.Clock.Now().Sub(r.begun), err, end == lost, r.once != "", alarm.Jitter(r.id, n))
 		if !again || pause > 0 && !r.h.sleep(ctx, pause) {
 			return nil, err
 		}
-		r.attempt = newAttempt(r)
+		r.attempt = &attempt{}
+		r.attempt.init(r)
 		r.send()
 	}
 }
@@ -174,7 +177,7 @@ func (r *request) follow(ctx context.Context) ([]byte, error) {
 // send makes the attempt.
 func (r *request) send() {
 	a := r.attempt
-	if err := r.h.Send(r.id, a, a.undelivered); err != nil {
+	if err := r.h.send(r.id, envelope{event: a}); err != nil {
 		a.undelivered(err)
 	}
 }
@@ -206,9 +209,8 @@ func again(n int, since time.Duration, err error, lost, once bool, jitter float6
 // attempt is the event of a call, and where its caller waits. The first outcome counts:
 // a reply and a reset race.
 type attempt struct {
-	*call
-	runner run.Runner
-	wake   run.Signal
+	*request
+	wake run.Signal
 
 	mu  sync.Mutex
 	end outcome
@@ -225,9 +227,7 @@ const (
 	undelivered                // the object has not begun
 )
 
-func newAttempt(r *request) *attempt {
-	return &attempt{call: &r.call, runner: r.h.o.Runner, wake: r.h.o.Runner.Signal()}
-}
+func (a *attempt) init(r *request) { a.request, a.wake = r, r.h.o.Runner.Signal() }
 
 // reply is what the object has answered.
 func (a *attempt) reply(out []byte, err error) { a.set(answered, out, err) }
@@ -253,12 +253,20 @@ func (a *attempt) get() (outcome, []byte, error) {
 }
 
 // wait returns when there is an outcome, or ctx has ended.
-func (a *attempt) wait(ctx context.Context) {
-	for ctx.Err() == nil {
-		if end, _, _ := a.get(); end != under {
-			return
+func (a *attempt) wait(ctx context.Context) (outcome, []byte, error) {
+	for {
+		end, out, err := a.get()
+		switch {
+		case end != under:
+			if a.wake != nil {
+				run.Free(a.wake)
+				a.wake = nil
+			}
+			return end, out, err
+		case ctx.Err() != nil:
+			return end, nil, nil
 		}
-		run.WaitDone(ctx, a.runner, a.wake)
+		run.WaitDone(ctx, a.h.o.Runner, a.wake)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/kalpahost/kalpa/alarm"
@@ -24,14 +23,13 @@ type task struct {
 	critical atomic.Int32 // the critical sections that it is in, one in the other
 }
 
-// newTask makes a task of an object's code: up is the call that it is.
-func newTask(ctx context.Context, s *State, t *Turn, up *link) *task {
-	me := &task{Context: ctx, turn: t, link: link{id: s.inc.id, state: s, up: up, depth: 1}}
+// init makes it a task of an object's code: up is the call that it is.
+func (me *task) init(ctx context.Context, s *State, t *Turn, up *link) {
+	me.Context, me.turn = ctx, t
+	me.link = link{id: s.inc.id, task: me, state: s, up: up, depth: 1}
 	if up != nil {
 		me.depth = up.depth + 1
 	}
-	me.link.task = me
-	return me
 }
 
 // Value serves context.Context.
@@ -84,7 +82,8 @@ type object[T any] struct {
 
 func (o *object[T]) Start(t *Turn) error {
 	o.state.inc = t.inc
-	me := newTask(t.Context(), &o.state, t, nil)
+	me := &task{}
+	me.init(t.Context(), &o.state, t, nil)
 	me.takes()
 	me.critical.Store(1) // to its end: inc.start counts it
 	var obj *T
@@ -122,30 +121,11 @@ func (o *object[T]) Handle(t *Turn, event any) {
 				return
 			}
 		}
-		// The reply waits in the gate; when the incarnation is reset, so does the caller no more.
-		forget := t.OnBreak(e.lost)
-		if e.once != "" {
-			o.state.once = append(o.state.once, e.call)
-		}
-		o.begin(WithCaller(t.Context(), e.caller), t, e.chain, nil, func(ctx context.Context) func(*Turn) {
-			out, err := m(o.obj, ctx, e.in)
-			return func(t *Turn) {
-				if e.once != "" {
-					o.state.once = slices.DeleteFunc(o.state.once, func(c *call) bool { return c == e.call })
-					out, err = e.finish(t, out, err)
-				}
-				chaos := func(p Point) { t.inc.h.chaos.At(Moment{Point: p, ID: t.ID(), Method: e.method}) }
-				chaos(BeforeCommit)
-				t.After(func() { chaos(AfterCommit) })
-				t.After(func() { forget(); e.reply(out, err) })
-			}
-		})
+		o.invoke(t, e, m)
 	case incoming:
-		e.enter(t, o.obj, &o.state, func(ctx context.Context, up *link, f func(context.Context) func(*Turn)) {
-			o.begin(ctx, t, up, nil, f)
-		})
+		e.enter(t, o.obj, &o.state)
 	case background:
-		o.begin(t.Context(), t, nil, nil, func(ctx context.Context) func(*Turn) {
+		o.state.begin(t.Context(), t, nil, func(ctx context.Context) func(*Turn) {
 			err := e.f(ctx)
 			return func(*Turn) {
 				o.state.background--
@@ -164,7 +144,7 @@ func (o *object[T]) Alarm(t *Turn, info alarm.Info, done func(*Turn, error)) {
 		done(t, nil)
 		return
 	}
-	o.begin(t.Context(), t, nil, nil, func(ctx context.Context) func(*Turn) {
+	o.state.begin(t.Context(), t, nil, func(ctx context.Context) func(*Turn) {
 		err := a.Alarm(ctx, info)
 		return func(t *Turn) { done(t, err) }
 	})
@@ -176,7 +156,7 @@ func (o *object[T]) HasCallback(name string) bool { return o.class.callbacks[nam
 // Callback serves [Callbacks].
 func (o *object[T]) Callback(ctx context.Context, t *Turn, run alarm.Run, done func(*Turn, error)) {
 	f := o.class.callbacks[run.Callback]
-	o.begin(ctx, t, nil, &run.ID, func(ctx context.Context) func(*Turn) {
+	o.state.begin(ctx, t, &run.ID, func(ctx context.Context) func(*Turn) {
 		err := f(o.obj, ctx, run.Payload)
 		return func(t *Turn) { done(t, err) }
 	})
@@ -189,7 +169,7 @@ func (o *object[T]) Destroy(t *Turn, done func(*Turn, error)) {
 		done(t, nil)
 		return
 	}
-	o.begin(t.Context(), t, nil, nil, func(ctx context.Context) func(*Turn) {
+	o.state.begin(t.Context(), t, nil, func(ctx context.Context) func(*Turn) {
 		err := d.Destroy(ctx)
 		return func(t *Turn) { done(t, err) }
 	})
@@ -199,24 +179,46 @@ func (o *object[T]) Destroy(t *Turn, done func(*Turn, error)) {
 // its storage.
 func (o *object[T]) Idle() bool { return o.state.waiting == 0 }
 
-// begin runs a task, to its end. f runs in turns, with a context that is ctx and knows
-// the chain of calls, up from the call that it is; what f returns runs in its last turn.
-// run is the schedule that it is a run of, if it is.
-func (o *object[T]) begin(ctx context.Context, t *Turn, up *link, run *string, f func(context.Context) func(*Turn)) {
-	inc := t.inc
-	me := newTask(ctx, &o.state, t, up)
+// begin runs a task that is nobody's call, to its end. f runs in turns, with a context
+// that is ctx and knows the chain of calls; what f returns runs in the last of them. run
+// is the schedule that it is a run of, if it is.
+func (s *State) begin(ctx context.Context, t *Turn, run *string, f func(context.Context) func(*Turn)) {
+	me := &task{}
+	me.init(ctx, s, t, nil)
 	me.run = run
-	o.state.waiting++
+	me.does(&plain{f: f})
+}
+
+// work is what a task does.
+type work interface {
+	// code runs in turns.
+	code(ctx context.Context)
+	// end is called in the last of them.
+	end(t *Turn)
+}
+
+// plain is work that is a function.
+type plain struct {
+	f    func(context.Context) func(*Turn)
+	last func(*Turn)
+}
+
+func (p *plain) code(ctx context.Context) { p.last = p.f(ctx) }
+func (p *plain) end(t *Turn)              { p.last(t) }
+
+// does runs the task, to its end.
+func (me *task) does(w work) {
+	s := me.state
+	s.waiting++
 	me.takes()
-	var end func(*Turn)
-	err := me.guard("run", func() { end = f(me) })
+	err := me.guard("run", func() { w.code(me) })
 	switch {
-	case inc.err() != nil: // abandoned: the object is not its own any more
+	case s.inc.err() != nil: // abandoned: the object is not its own any more
 	case err != nil:
-		inc.breakWith(err)
+		s.inc.breakWith(err)
 	default:
-		o.state.waiting--
-		end(t)
+		s.waiting--
+		w.end(me.turn)
 		me.leaves()
 	}
 }

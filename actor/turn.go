@@ -24,7 +24,8 @@ type Turn struct {
 	at    map[string]int // where a key is in the batch's puts, once there are many
 	view  *overlay       // what the turn reads through, once it has read
 	after []func()
-	outs  []func() // ahead of after: see out
+	few   [2]func() // the first of them
+	outs  []func()  // ahead of after: see out
 	// leaving is what of a response leaves with the turn.
 	leaving *leaving
 	// open: it is going on. It is closed while its code awaits.
@@ -44,12 +45,16 @@ func (inc *incarnation) turn() *Turn {
 
 // begin begins a turn, or the next one of code that has awaited.
 func (t *Turn) begin() {
-	t.open.Store(true)
-	t.inc.turns.Add(1)
+	t.reopen()
 	t.again()
 }
 
-// close ends a turn, unless it has ended.
+func (t *Turn) reopen() {
+	t.open.Store(true)
+	t.inc.turns.Add(1)
+}
+
+// close is told that the code of a turn has returned, or waits, or is over.
 func (t *Turn) close() {
 	if t.open.Load() {
 		t.open.Store(false)
@@ -273,7 +278,12 @@ func (t *Turn) writeAlarm(a storage.Alarm) {
 // After lets f run when everything written so far, in this turn and before it,
 // is durable: it is the only way out of the object. Functions run in order, must
 // not block, and never run when the incarnation is reset first.
-func (t *Turn) After(f func()) { t.after = append(t.after, f) }
+func (t *Turn) After(f func()) {
+	if t.after == nil && t.few[0] == nil {
+		t.after = t.few[:0]
+	}
+	t.after = append(t.after, f)
+}
 
 // Abort resets the object after this turn, which leaves no trace.
 func (t *Turn) Abort(reason error) {

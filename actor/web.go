@@ -2,7 +2,6 @@ package actor
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"time"
 )
@@ -49,9 +48,9 @@ func (w *Web) defaults() error {
 }
 
 // incoming is an event that comes in over the network, and knows how the object's
-// code takes it: in a task, which begin begins.
+// code takes it: in a task.
 type incoming interface {
-	enter(t *Turn, obj any, s *State, begin func(ctx context.Context, up *link, f func(ctx context.Context) func(*Turn)))
+	enter(t *Turn, obj any, s *State)
 }
 
 // out lets f run when everything that the turn has written is durable; in a

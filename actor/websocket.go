@@ -323,7 +323,7 @@ func (a *arrival) Size() int { return len(a.m.Data) }
 func (a *arrival) last() bool { return a.closed != nil || a.failed != nil }
 
 // enter serves incoming.
-func (a *arrival) enter(t *Turn, obj any, s *State, begin func(context.Context, *link, func(context.Context) func(*Turn))) {
+func (a *arrival) enter(t *Turn, obj any, s *State) {
 	if !a.last() {
 		a.c.handled(len(a.m.Data))
 	}
@@ -347,7 +347,7 @@ func (a *arrival) enter(t *Turn, obj any, s *State, begin func(context.Context, 
 		}
 		return
 	}
-	begin(t.Context(), nil, func(ctx context.Context) func(*Turn) {
+	s.begin(t.Context(), t, nil, func(ctx context.Context) func(*Turn) {
 		err := tell(ctx)
 		return func(t *Turn) {
 			if err != nil {

@@ -39,7 +39,7 @@ var Real Runner = real{}
 type real struct{}
 
 func (real) Go(f func())    { go f() }
-func (real) Signal() Signal { return make(signal, 1) }
+func (real) Signal() Signal { return free.Get().(signal) }
 func (real) Yield()         { runtime.Gosched() }
 
 func (real) AfterDone(ctx context.Context, f func()) (stop func() bool) {
@@ -47,6 +47,21 @@ func (real) AfterDone(ctx context.Context, f func()) (stop func() bool) {
 }
 
 type signal chan struct{}
+
+// free are signals that have been given back.
+var free = sync.Pool{New: func() any { return make(signal, 1) }}
+
+// Free gives a signal back that nobody sets or waits for any more, to be another's. There
+// is no need to.
+func Free(s Signal) {
+	if s, ok := s.(signal); ok {
+		select {
+		case <-s:
+		default:
+		}
+		free.Put(s)
+	}
+}
 
 func (s signal) Set() {
 	select {

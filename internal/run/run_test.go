@@ -37,3 +37,18 @@ func TestAfterDone(t *testing.T) {
 	cancel()
 	s.Wait()
 }
+
+// A signal that was given back begins anew, and is one waiter's.
+func TestASignalThatWasGivenBackIsNotSet(t *testing.T) {
+	for range 100 {
+		s := run.Real.Signal()
+		s.Set()
+		run.Free(s)
+		a, b := run.Real.Signal(), run.Real.Signal()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if run.WaitDone(ctx, run.Real, a) || run.WaitDone(ctx, run.Real, b) || a == b {
+			t.Fatal("it is set, or two have it")
+		}
+	}
+}
