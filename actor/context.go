@@ -88,6 +88,10 @@ type requestContext struct {
 	lazy
 }
 
+func (c *requestContext) init(incarnation, request context.Context) {
+	c.incarnation, c.request = incarnation, request
+}
+
 func (c *requestContext) Deadline() (time.Time, bool) { return c.incarnation.Deadline() }
 func (c *requestContext) Done() <-chan struct{}       { return c.under(c.incarnation).Done() }
 func (c *requestContext) Err() error                  { return c.err(c.incarnation) }

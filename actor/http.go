@@ -280,7 +280,7 @@ func (x *exchange) enter(t *Turn, obj any, s *State) {
 		return
 	}
 	w.hook.register(t.inc, x)
-	w.ctx.incarnation, w.ctx.request = t.Context(), x.r.Context()
+	w.ctx.init(t.Context(), x.r.Context())
 	x.mu.Lock()
 	x.context = &w.ctx
 	if x.gone != nil {

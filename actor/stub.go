@@ -254,19 +254,15 @@ func (a *attempt) get() (outcome, []byte, error) {
 
 // wait returns when there is an outcome, or ctx has ended.
 func (a *attempt) wait(ctx context.Context) (outcome, []byte, error) {
-	for {
+	for over := ctx.Err() != nil; ; over = !run.WaitDone(ctx, a.h.o.Runner, a.wake) {
 		end, out, err := a.get()
-		switch {
-		case end != under:
-			if a.wake != nil {
-				run.Free(a.wake)
-				a.wake = nil
-			}
-			return end, out, err
-		case ctx.Err() != nil:
-			return end, nil, nil
+		if end != under && a.wake != nil {
+			run.Free(a.wake)
+			a.wake = nil
 		}
-		run.WaitDone(ctx, a.h.o.Runner, a.wake)
+		if end != under || over {
+			return end, out, err
+		}
 	}
 }
 
