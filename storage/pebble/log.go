@@ -63,6 +63,7 @@ func gaveUp(p any) error {
 // events tells of what an operator has to know: the disk does not keep up, or fails.
 func events(log *slog.Logger, debug pebble.Logger) *pebble.EventListener {
 	var stalled time.Time // stalls begin and end under one lock of Pebble's
+	again := newRepeated(log, time.Now)
 	told := pebble.EventListener{
 		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
 			stalled = time.Now()
@@ -78,10 +79,10 @@ func events(log *slog.Logger, debug pebble.Logger) *pebble.EventListener {
 			log.Warn("the disk is nearly full", "avail_bytes", i.AvailBytes, "total_bytes", i.TotalBytes)
 		},
 		BackgroundError: func(err error) {
-			log.Error("a flush or a compaction failed, and will be tried again", "err", err)
+			again.error("a flush or a compaction failed, and will be tried again", "err", err)
 		},
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
-			log.Error("the store is damaged", "path", i.Path, "err", i.Details)
+			again.error("the store is damaged; kalpa check says what is lost and what to do", "path", i.Path, "err", i.Details)
 		},
 	}
 	if !log.Enabled(context.Background(), slog.LevelDebug) {
