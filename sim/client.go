@@ -190,6 +190,7 @@ func (c *client) resume(r *request, rd *reader) {
 			if rd.ended && rd.last == "" {
 				c.w.history.violate("I1", "the stream of request %s (%s) ended without its answer and without an event id to resume from", r.n, r.tool)
 			}
+			r.left = rd.x
 			return
 		}
 		c.p.Sleep(c.backOff(try))

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -51,10 +52,11 @@ type request struct {
 	tool    string
 	id      string // raw
 	sent    time.Time
-	taken   bool // the head of a 200 has come: the front has accepted it
-	refused bool // it was refused, and has not run
-	failed  bool // the connection broke, and nothing is known
-	given   bool // the client has given up
+	taken   bool      // the head of a 200 has come: the front has accepted it
+	refused bool      // it was refused, and has not run
+	failed  bool      // the connection broke, and nothing is known
+	given   bool      // the client has given up
+	left    *Exchange // that the client has no event id of to resume it from
 
 	answers int
 	last    int // answers that were a front's last resort
@@ -237,11 +239,17 @@ func (h *history) notNoted(r *request, lost *lostError) bool {
 	return false
 }
 
+// gone reports that the answer was sent, and was on its way when the client's connection
+// broke, of which it can resume nothing: then nobody can tell.
+func (r *request) gone() bool {
+	return r.left != nil && bytes.Contains(r.left.lost, []byte(`"id":`+r.id+`,`))
+}
+
 // end judges what can be judged only when all has come to rest.
 func (h *history) end() {
 	for _, r := range h.requests {
 		c := r.client
-		if r.taken && r.answers == 0 && !r.given && c.kind.resumes() && c.session != "" && !h.session(c.session).ended {
+		if r.taken && r.answers == 0 && !r.given && !r.gone() && c.kind.resumes() && c.session != "" && !h.session(c.session).ended {
 			h.violate("I1", "request %s (%s, id %s, sent at %v) of client %s was accepted and never answered", r.n, r.tool, r.id, r.sent.Sub(h.w.start), c.name)
 			return
 		}

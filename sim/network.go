@@ -89,6 +89,7 @@ type Exchange struct {
 	body   []byte // written and not flushed
 	over   bool   // the server's side is done, or cut
 	broken bool   // the client can hear that the connection is gone
+	lost   []byte // what was on its way to the client when it broke
 	// Duplicate: it is a copy that something on the way has made, whose response
 	// nobody reads.
 	Duplicate bool
@@ -213,6 +214,7 @@ func (x *Exchange) deliver(p Piece) {
 	was := x.over
 	x.n.s.After(at.Sub(x.n.s.now), func() {
 		if x.broken && !was {
+			x.lost = append(x.lost, p.Data...)
 			if x.n.dropped != nil {
 				x.n.dropped(p.Data)
 			}
