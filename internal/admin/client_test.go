@@ -32,7 +32,7 @@ func TestClientBearsTheToken(t *testing.T) {
 func TestAHostThatDoesNotAnswerIsExplained(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
-	defer l.Close() //nolint:errcheck // nobody has taken a connection from it
+	defer l.Close()
 	c, err := admin.NewClient(l.Addr().String(), "")
 	check(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -157,6 +157,26 @@ func TestFilesThatAreGoneOrCutAreExplained(t *testing.T) {
 	}
 }
 
+// With another manifest than there was, what the engine would read is not the store: to
+// tell what is missing of that would lead whoever acts on it to lose what is there.
+func TestADamagedManifestIsAllThatIsTold(t *testing.T) {
+	t.Parallel()
+	dir := fill(t)
+	found, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	must(t, err)
+	b, err := os.ReadFile(found[0])
+	must(t, err)
+	for at := range b {
+		b[at] ^= 1
+		must(t, os.WriteFile(found[0], b, 0o600))
+		b[at] ^= 1
+		r := checked(t, dir)
+		if !r.Damaged || r.Readable || len(r.Findings) != 1 || !has(r, storage.Damage, "MANIFEST-", "bytes in it have changed", "none of its rows were looked at", "restore a backup") {
+			t.Fatalf("byte %d:\n%s", at, text(r))
+		}
+	}
+}
+
 // The witness is a second look: one that says nothing is told of, and the store is whole. A
 // folder without one is that of somebody who has gone on without what was lost.
 func TestAWitnessThatSaysNothingIsTold(t *testing.T) {

@@ -50,7 +50,7 @@ func decodeInitialize(params []byte) *sdk.InitializeParams {
 	if c := p.Capabilities; c != nil {
 		known := c.ClientCapabilities
 		if known.RootsV2 = c.Roots; c.Roots != nil {
-			known.Roots = *c.Roots
+			known.Roots = *c.Roots //nolint:staticcheck // the SDK still fills it, for servers that read it
 		}
 		all.Capabilities = &known
 	}

@@ -38,8 +38,9 @@ var illegibleWitness = storage.Finding{
 
 // Inspect looks at every file of a store that nobody has open, changes none of them,
 // and tells of all that is wrong with them. It returns the store, open for reading,
-// as far as it can be read; nil when it can't be. An error says that it could not be
-// looked at.
+// as far as it can be read; nil when it can't be, or when what says which files are its
+// own is damaged: what would be read then is not the store, and what would be found to be
+// wrong with it would lead to harm. An error says that it could not be looked at.
 func Inspect(ctx context.Context, o Options, found func(storage.Finding)) (*Store, error) {
 	o.ReadOnly, o.unwitnessed = true, true
 	o.fill()
@@ -52,14 +53,21 @@ func Inspect(ctx context.Context, o Options, found func(storage.Finding)) (*Stor
 		return nil, err
 	}
 	w, err := f.witness()
+	astray := false
 	if err == nil {
 		if w.illegible {
 			found(illegibleWitness)
 		}
-		err = f.inspectFiles(w, found)
+		err = f.inspectFiles(w, func(about storage.Finding) {
+			astray = astray || about.Severity == storage.Damage && !strings.HasSuffix(about.About, ".log")
+			found(about)
+		})
 	}
 	if err = errors.Join(err, f.close()); err != nil {
 		return nil, err
+	}
+	if astray {
+		return nil, nil
 	}
 	s, err := Open(o)
 	if err != nil {
@@ -152,7 +160,8 @@ func (f *folder) inspectFiles(w witness, found func(storage.Finding)) error {
 		case strings.HasSuffix(was.name, ".log"):
 			about.Lost = "commits that were acknowledged and only in this log"
 		default:
-			about.Lost, about.Do = "nothing, if the file can be brought back; else what it leads to", restoreAdvice
+			about.Lost = "nothing, if the file can be brought back; else what it leads to: it says which files are the store's, so none of its rows were looked at"
+			about.Do = restoreAdvice
 		}
 		found(about)
 	}
