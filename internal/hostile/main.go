@@ -13,8 +13,8 @@ import (
 
 func main() {
 	var o options
-	flag.DurationVar(&o.length, "for", 4*time.Second, "how long each measurement lasts")
-	flag.IntVar(&o.rounds, "rounds", 5, "how often each is measured: alone, then beside the attack")
+	flag.DurationVar(&o.length, "for", 8*time.Second, "how long each measurement lasts")
+	flag.IntVar(&o.rounds, "rounds", 3, "how often each is measured: alone, then beside the attack")
 	flag.IntVar(&o.rate, "rate", 100, "calls a second of the client that does no harm")
 	flag.StringVar(&o.only, "only", "", "the attacks whose name has this in it")
 	flag.Float64Var(&o.most, "most", 2, "how many times the p99 alone the p99 beside an attack may be, by the median of the rounds")
