@@ -58,10 +58,7 @@ func Inspect(ctx context.Context, o Options, found func(storage.Finding)) (*Stor
 		if w.illegible {
 			found(illegibleWitness)
 		}
-		err = f.inspectFiles(w, func(about storage.Finding) {
-			astray = astray || about.Severity == storage.Damage && !strings.HasSuffix(about.About, ".log")
-			found(about)
-		})
+		astray, err = f.inspectFiles(w, found)
 	}
 	if err = errors.Join(err, f.close()); err != nil {
 		return nil, err
@@ -141,16 +138,17 @@ func unreadable(e *storage.Error, found func(storage.Finding)) {
 	found(f)
 }
 
-// inspectFiles compares all files that a witness names, and reads the logs.
-func (f *folder) inspectFiles(w witness, found func(storage.Finding)) error {
+// inspectFiles compares all files that a witness names, and reads the logs. astray: one
+// that says which files are the store's is not what it was.
+func (f *folder) inspectFiles(w witness, found func(storage.Finding)) (astray bool, err error) {
 	names, err := f.fs.List(f.dir)
 	if err != nil {
-		return f.fail(err)
+		return astray, f.fail(err)
 	}
 	for _, was := range w.files {
 		what, err := f.difference(was, w.closed)
 		if err != nil {
-			return f.fail(err)
+			return astray, f.fail(err)
 		}
 		if what == "" {
 			continue
@@ -160,6 +158,7 @@ func (f *folder) inspectFiles(w witness, found func(storage.Finding)) error {
 		case strings.HasSuffix(was.name, ".log"):
 			about.Lost = "commits that were acknowledged and only in this log"
 		default:
+			astray = true
 			about.Lost = "nothing, if the file can be brought back; else what it leads to: it says which files are the store's, so none of its rows were looked at"
 			about.Do = restoreAdvice
 		}
@@ -169,11 +168,11 @@ func (f *folder) inspectFiles(w witness, found func(storage.Finding)) error {
 	for _, name := range names {
 		if number, ok := logNumber(name); ok {
 			if err := f.inspectLog(name, number, w.closed, found); err != nil {
-				return err
+				return astray, err
 			}
 		}
 	}
-	return nil
+	return astray, nil
 }
 
 func logNumber(name string) (uint64, bool) {
