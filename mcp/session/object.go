@@ -100,8 +100,8 @@ func (obj *object) Handle(t *actor.Turn, event any) {
 	if err := obj.apply(t, &o); err != nil {
 		t.Abort(err)
 	}
-	if _, rests := event.(tidy); rests && len(obj.links) == 0 {
-		obj.links = nil
+	if _, rests := event.(tidy); rests {
+		rid(&obj.links)
 	}
 }
 

@@ -337,23 +337,20 @@ func set[K comparable, V any](m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
+// rid lets go of a map that has become empty.
+func rid[K comparable, V any](m *map[K]V) {
+	if len(*m) == 0 {
+		*m = nil
+	}
+}
+
 // shed lets go of what has become empty: many sessions rest in memory.
 func (s *state) shed() {
-	if len(s.streams) == 0 {
-		s.streams = nil
-	}
-	if len(s.sockets) == 0 {
-		s.sockets = nil
-	}
-	if len(s.asks) == 0 {
-		s.asks = nil
-	}
-	if len(s.rt.rows) == 0 {
-		s.rt.rows = nil
-	}
-	if len(s.rt.own) == 0 {
-		s.rt.own = nil
-	}
+	rid(&s.streams)
+	rid(&s.sockets)
+	rid(&s.asks)
+	rid(&s.rt.rows)
+	rid(&s.rt.own)
 	if len(s.behind) == 0 {
 		s.behind = nil
 	}
