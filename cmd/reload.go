@@ -109,8 +109,12 @@ func same(a, b config.Server) bool {
 
 // serverOf is a server as sessions have it, less its plugin.
 func serverOf(s config.Server) session.Server {
+	early := session.Early(s.Early)
+	if early == "" && s.Plugin != "" {
+		early = session.EarlyReadOnly // what it says of its tools is this program's own word
+	}
 	return session.Server{
-		Name: s.Name, Reexecute: session.Reexecute(s.Reexecute), Policy: session.Policy(s.Policy),
+		Name: s.Name, Early: early, Reexecute: session.Reexecute(s.Reexecute), Policy: session.Policy(s.Policy),
 		MaxSessions: s.MaxSessions, MaxPerCaller: s.MaxSessionsPerCaller, MaxRequests: s.MaxRequests,
 	}
 }

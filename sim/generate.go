@@ -90,6 +90,7 @@ func NewPlan(seed uint64, profile string) (*Plan, error) {
 		g.p.BuildFails = 0.05
 	}
 	g.p.Reexecute = g.chance(0.3)
+	g.p.Early = s.Rand("early "+profile).IntN(2) == 0
 	if g.chance(0.3) {
 		g.p.Owed = 2 + g.IntN(8)
 	}

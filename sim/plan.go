@@ -32,6 +32,7 @@ type Plan struct {
 	Retention time.Duration
 	Lifetime  time.Duration
 	Reexecute bool // lost calls of tools that allow it are run again
+	Early     bool // calls of tools that change nothing begin while they are being stored
 	Owed      int  // how many requests of a session may wait; 0: as many as by default
 
 	// The world around it.
@@ -105,7 +106,7 @@ func (p *Plan) Write(w io.Writer) error {
 		fmt.Fprintln(b)
 	}
 	line("world", p, "Seed", "Profile", "Length", "Build", "Close", "Network", "Sync", "Reads", "BuildFails", "Window")
-	line("host", p, "Isolates", "Heap", "Evict", "Idle", "Approval", "Paused", "Running", "Retention", "Lifetime", "Reexecute", "Owed")
+	line("host", p, "Isolates", "Heap", "Evict", "Idle", "Approval", "Paused", "Running", "Retention", "Lifetime", "Reexecute", "Early", "Owed")
 	for i := range p.Clients {
 		c := &p.Clients[i]
 		line("client", c)

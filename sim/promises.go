@@ -50,6 +50,7 @@ func (h *history) written(b *storage.Write) {
 		h.violate("I4", "a commit of %s lands with epoch %d, and the incarnation with epoch %d has begun", b.ID, b.Epoch, newest)
 	}
 	h.moved(b)
+	h.admitted(b)
 }
 
 // fired is told that a reminder is run.

@@ -39,7 +39,7 @@ var Tools = []string{
 	"never",  // does not answer
 }
 
-// repeatable are those that may be run again when an execution was lost.
+// repeatable are those that change nothing.
 var repeatable = []string{"echo", "slow", "stream"}
 
 // Build implements mcp.Plugin.
@@ -94,7 +94,7 @@ func (rt *resident) Deliver(_ context.Context, m wire.Message) error {
 	case m.Is("tools/list"):
 		tools := make([]string, len(Tools))
 		for i, name := range Tools {
-			tools[i] = fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"},"annotations":{"idempotentHint":%t}}`, name, slices.Contains(repeatable, name))
+			tools[i] = fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"},"annotations":{"readOnlyHint":%t}}`, name, slices.Contains(repeatable, name))
 		}
 		rt.answer(m, `{"tools":[`+strings.Join(tools, ",")+`]}`)
 	case m.Is("tools/call"):
@@ -114,7 +114,7 @@ func (rt *resident) call(m wire.Message) {
 	args := gjson.GetBytes(m.Params(), "arguments")
 	n, d := args.Get("n").String(), time.Duration(args.Get("ms").Int())*time.Millisecond
 	tool := m.ParamString("name")
-	rt.v.w.history.started(rt.s.ID(), n)
+	rt.v.w.history.started(rt.s.ID(), rt.s.Epoch(), n)
 	rt.calls++
 	rt.v.w.tales.of(n, AtSession, AtRuntime, "%s", tool)
 	done := func(result string) {

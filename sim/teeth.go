@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	pa "github.com/asynkron/protoactor-go/actor"
@@ -12,6 +13,7 @@ import (
 	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/session"
+	"github.com/kalpahost/kalpa/mcp/wire"
 	"github.com/kalpahost/kalpa/storage"
 )
 
@@ -231,6 +233,15 @@ var teeth = []*Broken{
 		World: func(w *World) { w.unlocked = true },
 	},
 	{
+		Name: "begins-early", Invariant: "I2", Profile: "swarm",
+		Why: "calls begin while they are being stored, of tools that change something",
+		Plugin: func(_ *World, p mcp.Plugin) mcp.Plugin {
+			return mcp.PluginFunc(func(ctx context.Context, s mcp.Session) (mcp.Runtime, error) {
+				return p.Build(ctx, flattering{s})
+			})
+		},
+	},
+	{
 		Name: "loses-increments", Invariant: "I3", Profile: "reset-mid-execute",
 		Why: "of two increments of a session's counter that come at once, one is lost",
 		Plugin: func(_ *World, p mcp.Plugin) mcp.Plugin {
@@ -253,6 +264,16 @@ func takeOut(f func(*seams.Seams)) func(*World) { return func(w *World) { f(&w.s
 type undead struct{ mcp.Runtime }
 
 func (undead) Close(context.Context) error { return nil }
+
+// flattering is a session whose server says of every tool that it changes nothing.
+type flattering struct{ mcp.Session }
+
+func (s flattering) Send(ctx context.Context, m wire.Message, about wire.ID) error {
+	if text := m.String(); strings.Contains(text, `"readOnlyHint":false`) {
+		m, _ = wire.Parse([]byte(strings.ReplaceAll(text, `"readOnlyHint":false`, `"readOnlyHint":true`))) // it parsed before
+	}
+	return s.Session.Send(ctx, m, about)
+}
 
 // racing is a session whose counters are read and written without anything between that
 // holds others off.

@@ -182,7 +182,10 @@ func (h *host) run(boot int) (err error) {
 		srv.Policy.MaxOwed = 0
 	}
 	if w.plan.Reexecute {
-		srv.Reexecute = session.ReexecuteIdempotent
+		srv.Reexecute = session.ReexecuteReadOnly
+	}
+	if w.plan.Early {
+		srv.Early = session.EarlyReadOnly
 	}
 	h.sessions, err = session.NewService(h.actors, session.Options{
 		Servers: []session.Server{srv}, Logger: log, TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: noop.NewMeterProvider(), Seams: w.seams.Session,
@@ -227,6 +230,8 @@ type watched struct {
 
 func (s *watched) Send(ctx context.Context, id string, e session.Event) error {
 	switch e := e.(type) {
+	case *session.Post:
+		s.w.history.sent(e)
 	case *session.Attach:
 		s.w.sometimes("a front attached again")
 	case *session.Flushed:

@@ -85,6 +85,8 @@ type Server struct {
 	Inherit []string          `koanf:"inherit"` // passed on from the host's environment
 	Dir     string            `koanf:"dir"`     // its working folder; empty: the host's
 	Plugin  string            `koanf:"plugin"`
+	// Early is session.Early; empty: read-only for a plugin, never for a command.
+	Early string `koanf:"early"`
 	// Reexecute is session.Reexecute; empty: never.
 	Reexecute string `koanf:"reexecute"`
 	Policy    `koanf:",squash"`

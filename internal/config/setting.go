@@ -120,6 +120,7 @@ var OwnKeys = []Setting{
 	{"inherit", "", List, []string(nil), "", "variables passed on to it from the host's environment; a * at the end takes all that begin so", variable},
 	{"dir", "", Text, "", "", "its working folder; the host's own when not set", folder},
 	{"plugin", "", Text, "", "", "instead of a command: the name of a plugin that this program has", nil},
+	{"early", "", Text, "", "", "calls that may begin while they are being stored: `never`, or those of `read-only` tools, which is the default for plugins and not for commands; read [what that means](hosting.md#calls-that-begin-early) first", oneOf("never", "read-only")},
 	{"reexecute", "", Text, "", "", "lost calls that are run again by themselves: `never` (the default), those of `read-only` tools, or of `idempotent` ones too; read [what that means](hosting.md#lost-calls-that-are-run-again) first", oneOf("never", "read-only", "idempotent")},
 }
 

@@ -82,12 +82,12 @@ func TestListsOfToolsAreBounded(t *testing.T) {
 		return wire.NewResult("1", encode(map[string]any{"tools": tools, "nextCursor": more}))
 	}
 	begin := func() *state {
-		return &state{cfg: cfg, log: slog.New(slog.DiscardHandler), rt: runtime{phase: ready, own: map[int64]string{}, list: &toolList{tools: map[string]bool{}}}}
+		return &state{cfg: cfg, log: slog.New(slog.DiscardHandler), said: &said{}, rt: runtime{phase: ready, own: map[int64]string{}, list: &toolList{tools: map[string]hints{}}}}
 	}
 	s, o := begin(), &out{}
-	s.onTools(page(0, maxRepeatable+1, ""), o)
-	if n := len(s.repeatable); n != maxRepeatable || s.repeatable[string(numberID(maxRepeatable))] {
-		t.Errorf("%d tools are known, the limit is %d", n, maxRepeatable)
+	s.onTools(page(0, maxHinted+1, ""), o)
+	if n := len(s.repeatable); n != maxHinted || s.repeatable[string(numberID(maxHinted))] {
+		t.Errorf("%d tools are known, the limit is %d", n, maxHinted)
 	}
 	s, o = begin(), &out{}
 	for i := range maxToolPages {

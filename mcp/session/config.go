@@ -29,6 +29,8 @@ type Server struct {
 	Plugin mcp.Plugin
 	// Reexecute opts in to running lost calls again. Default: ReexecuteNever.
 	Reexecute Reexecute
+	// Early opts in to calls that begin before they are stored. Default: EarlyNever.
+	Early Early
 	// MaxSessions bounds the sessions of the server, at rest or not, and
 	// MaxPerCaller those of one principal that has a subject. 0: any number.
 	MaxSessions, MaxPerCaller int
@@ -153,6 +155,9 @@ func (s *Server) defaults() {
 	if s.Reexecute == "" {
 		s.Reexecute = ReexecuteNever
 	}
+	if s.Early == "" {
+		s.Early = EarlyNever
+	}
 }
 
 func (s *Server) validate() error {
@@ -167,6 +172,11 @@ func (s *Server) validate() error {
 	case ReexecuteNever, ReexecuteReadOnly, ReexecuteIdempotent:
 	default:
 		errs = append(errs, fmt.Errorf("server %q: Reexecute is %q: use %q, %q or %q", s.Name, s.Reexecute, ReexecuteNever, ReexecuteReadOnly, ReexecuteIdempotent))
+	}
+	switch s.Early {
+	case EarlyNever, EarlyReadOnly:
+	default:
+		errs = append(errs, fmt.Errorf("server %q: Early is %q: use %q or %q", s.Name, s.Early, EarlyNever, EarlyReadOnly))
 	}
 	if err := s.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("server %q: %w", s.Name, err))

@@ -276,9 +276,16 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		rt := newResident(obj, t, e.gen)
 		obj.rt = rt
 		t.After(rt.start)
+	case begin:
+		if rt := obj.rt; rt != nil && rt.gen == e.gen && rt.gated.Load() == 0 {
+			rt.deliver(e.msg)
+		} else {
+			obj.queue(t, deliver(e))
+		}
 	case deliver:
 		if rt := obj.rt; rt != nil && rt.gen == e.gen {
-			t.After(func() { rt.deliver(e.msg) })
+			rt.gated.Add(1)
+			t.After(func() { rt.deliver(e.msg); rt.gated.Add(-1) })
 		}
 	case reached:
 		if e.point == actor.BeforeCommit {

@@ -237,7 +237,7 @@ func (s *state) onNote(m wire.Message, now time.Time, o *out) (outcome string) {
 	}
 	s.tell(m, o)
 	if m.Is("notifications/initialized") {
-		s.learn(o)
+		s.inquire(o)
 	}
 	return ""
 }

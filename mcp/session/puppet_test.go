@@ -11,6 +11,7 @@ import (
 	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
+	"github.com/kalpahost/kalpa/storage"
 )
 
 // puppets are runtimes that do by themselves no more than a handshake needs; what
@@ -34,14 +35,34 @@ type puppet struct {
 }
 
 func newPuppets(t *testing.T, tools string, tune func(*session.Server)) *puppets {
+	return newPuppetsOn(t, &countingStore{Store: storage.NewMemory()}, tools, tune)
+}
+
+// newPuppetsOn is newPuppets on a store, which it closes.
+func newPuppetsOn(t *testing.T, store storage.Store, tools string, tune func(*session.Server)) *puppets {
 	p := &puppets{tools: tools}
-	p.world = newWorld(t, func(s *session.Server) {
+	p.world = &world{store: store, serverTuned: func(s *session.Server) {
 		s.Plugin = mcp.PluginFunc(p.make)
 		if tune != nil {
 			tune(s)
 		}
-	})
+	}}
+	p.begin(t)
 	return p
+}
+
+// say changes what a list of tools is answered with.
+func (p *puppets) say(tools string) {
+	p.pmu.Lock()
+	defer p.pmu.Unlock()
+	p.tools = tools
+}
+
+// count is how many runtimes there were.
+func (p *puppets) count() int {
+	p.pmu.Lock()
+	defer p.pmu.Unlock()
+	return len(p.all)
 }
 
 func (p *puppets) make(_ context.Context, s mcp.Session) (mcp.Runtime, error) {

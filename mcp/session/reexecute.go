@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
@@ -34,107 +32,31 @@ const (
 	ReexecuteIdempotent Reexecute = "idempotent"
 )
 
-// allows judges a tool's annotations. A hint that is missing says no.
-func (mode Reexecute) allows(annotations gjson.Result) bool {
-	hint := func(name string) bool { return annotations.Get(name).Type == gjson.True }
-	return mode != ReexecuteNever && hint("readOnlyHint") || mode == ReexecuteIdempotent && hint("idempotentHint")
+// allows judges what a tool's annotations say.
+func (mode Reexecute) allows(h hints) bool {
+	return mode != ReexecuteNever && h&readOnly != 0 || mode == ReexecuteIdempotent && h&idempotent != 0
 }
 
-const (
-	// maxKept bounds a message that the ledger keeps, in bytes. A larger call is not
-	// run again.
-	maxKept = 1 << 20
-	// maxRepeatable bounds the tools of which a session knows that they may be
-	// repeated. Further ones are not.
-	maxRepeatable = 1000
-	// maxToolPages bounds the pages of a list of tools. What stands on further ones is
-	// not known, and not repeated.
-	maxToolPages = 100
-)
+// maxKept bounds a message that the ledger keeps, in bytes. A larger call is not run
+// again.
+const maxKept = 1 << 20
 
-// toolList is a list of tools that is being asked for.
-type toolList struct {
-	pages int
-	stale bool            // it has changed meanwhile
-	tools map[string]bool // whether the tool may be repeated
-}
-
-// learn asks the runtime for its tools, where anybody wants to know and the client
-// has said that the handshake is over: before that, servers refuse.
-func (s *state) learn(o *out) {
-	switch {
-	case s.cfg.Reexecute == ReexecuteNever || s.initialized == nil:
-		return
-	case s.rt.list != nil:
-		s.rt.list.stale = true
-		return
-	}
-	s.rt.list = &toolList{tools: map[string]bool{}}
-	if !gjson.GetBytes(s.result, "capabilities.tools").Exists() {
-		s.learned(o)
-		return
-	}
-	s.request(listTools, nil, o)
-}
-
-const listTools = "tools/list"
-
-// unlearn forgets what the client was told has changed.
-func (s *state) unlearn(o *out) {
-	if s.cfg.Reexecute == ReexecuteNever {
-		return
-	}
-	s.repeatable = nil
-	o.delete(keyRepeatable)
-	if s.rt.phase == ready {
-		s.learn(o)
-	}
-}
-
-// onTools takes a page of the list.
-func (s *state) onTools(m wire.Message, o *out) {
-	l := s.rt.list
-	if m.IsError() {
-		s.logger().Warn("the server does not list its tools: no lost call is run again", "error", string(m.Error()))
-		clear(l.tools)
-		s.learned(o)
-		return
-	}
-	l.pages++
-	for _, tool := range gjson.GetBytes(m.Result(), "tools").Array() {
-		name := tool.Get("name").Str
-		_, twice := l.tools[name]
-		if twice || len(l.tools) < maxRepeatable {
-			l.tools[name] = !twice && len(name) <= maxTool && s.cfg.Reexecute.allows(tool.Get("annotations"))
+// repeat takes from a list of tools which may be repeated, and decides what waits for it.
+func (s *state) repeat(tools map[string]hints, o *out) {
+	repeatable := map[string]bool{}
+	for name, h := range tools {
+		if s.cfg.Reexecute.allows(h) {
+			repeatable[name] = true
 		}
 	}
-	if cursor := gjson.GetBytes(m.Result(), "nextCursor"); cursor.Str != "" {
-		if l.pages < maxToolPages {
-			s.request(listTools, encode(map[string]string{"cursor": cursor.Str}), o)
-			return
-		}
-		s.logger().Warn("the list of tools has too many pages: calls of tools on further ones are not run again", "pages", l.pages)
-	}
-	s.learned(o)
-}
-
-// learned ends the list: what waited for it is run again, or answered.
-func (s *state) learned(o *out) {
-	l := s.rt.list
-	s.rt.list = nil
-	if l.stale {
-		s.learn(o)
-		return
-	}
-	maps.DeleteFunc(l.tools, func(_ string, repeatable bool) bool { return !repeatable })
 	switch {
-	case maps.Equal(l.tools, s.repeatable):
-	case len(l.tools) == 0:
+	case maps.Equal(repeatable, s.repeatable):
+	case len(repeatable) == 0:
 		o.delete(keyRepeatable)
 	default:
-		o.put(keyRepeatable, encode(sortedKeys(l.tools)))
+		o.put(keyRepeatable, encode(sortedKeys(repeatable)))
 	}
-	s.repeatable = l.tools
+	s.repeatable = repeatable
 	for _, r := range slices.Clone(s.rt.queue) {
 		if !s.mayRepeat(r.msg) {
 			s.lose(r, r.why, o)
@@ -161,14 +83,11 @@ func (s *state) loadRepeatable(value []byte) error {
 
 // mayRepeat tells whether a request may be run again if it is lost.
 func (s *state) mayRepeat(m wire.Message) bool {
-	if s.cfg.Reexecute == ReexecuteNever || !m.Is("tools/call") || len(m.Bytes()) > maxKept || !s.repeatable[m.ParamString("name")] {
+	if s.cfg.Reexecute == ReexecuteNever || len(m.Bytes()) > maxKept {
 		return false
 	}
-	// The server must not read another name, and what it makes of a task is not known.
-	var params map[string]json.RawMessage
-	var name string
-	return json.Unmarshal(m.Params(), &params) == nil && json.Unmarshal(params["name"], &name) == nil &&
-		s.repeatable[name] && name == m.ParamString("name") && params["task"] == nil
+	tool, plain := plainCall(m)
+	return plain && s.repeatable[tool]
 }
 
 // again has a lost call wait for the next generation, where it may be run once more.

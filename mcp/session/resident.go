@@ -54,6 +54,9 @@ type resident struct {
 	begun   bool
 	runtime mcp.Runtime // nil: it is not built
 
+	// gated is how many messages for it wait behind the output gate.
+	gated atomic.Int32
+
 	mu       sync.Mutex
 	inbox    []wire.Message
 	waiting  int64      // bytes in the inbox

@@ -53,7 +53,7 @@ func (s *state) request(method string, params []byte, o *out) {
 }
 
 // send passes a request on to the runtime under an id of ours. The row that says
-// so commits first: until then, started is false.
+// so commits first, unless the call changes nothing: until then, started is false.
 func (s *state) send(r *owed, o *out) {
 	s.rt.next++
 	r.out, r.Gen, r.Started = s.rt.next, s.rt.gen, true
@@ -67,9 +67,16 @@ func (s *state) send(r *owed, o *out) {
 		r.told = r.msg.Params()
 	}
 	m = traced(m, r.trace)
+	if s.mayBegin(r) {
+		o.do(begin{s.rt.gen, m})
+	} else {
+		o.do(deliver{s.rt.gen, m})
+	}
 	r.msg = wire.Message{}
-	o.do(deliver{s.rt.gen, m})
 	o.do(reached{actor.AfterDelivery, r})
+	if r.Method == "tools/call" {
+		s.called(o)
+	}
 }
 
 // opened ends the handshake: what else the client had said is told again, and
@@ -99,7 +106,7 @@ func (s *state) opened(o *out) {
 		s.send(r, o)
 		s.enter(r, o)
 	}
-	s.learn(o)
+	s.inquire(o)
 }
 
 // onMessage takes a message of the runtime's. What an older generation still

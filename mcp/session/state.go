@@ -87,6 +87,10 @@ type runtime struct {
 	noted   int64            // what these weigh
 	queue   []*owed          // requests for when it is ready; then, for when its tools are known
 	list    *toolList        // its tools, while they are asked for
+	// asked: it was asked for its tools. called: one of them was called. readOnly are the
+	// names of those that change nothing, see has; nil: nothing is known.
+	asked, called bool
+	readOnly      []byte
 }
 
 // stream is what one POST or GET opened.
@@ -206,6 +210,12 @@ type (
 		gen uint64
 		msg wire.Message
 	}
+	// begin is deliver that does not wait for the batch, unless something older does: what
+	// a client has said in order arrives in order.
+	begin struct {
+		gen uint64
+		msg wire.Message
+	}
 	// reached says that a request has come to a point at which a reset can be
 	// provoked. Unlike the others it does not wait when it is before the commit.
 	reached struct {
@@ -247,6 +257,7 @@ func (openSocket) isEffect()   {}
 func (push) isEffect()         {}
 func (endSocket) isEffect()    {}
 func (build) isEffect()        {}
+func (begin) isEffect()        {}
 func (deliver) isEffect()      {}
 func (opened) isEffect()       {}
 func (closeRuntime) isEffect() {}

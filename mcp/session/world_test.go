@@ -117,7 +117,10 @@ func newWorld(t *testing.T, tune func(*session.Server)) *world {
 }
 
 func (w *world) begin(t *testing.T) *world {
-	w.t, w.store, w.version, w.replies = t, &countingStore{Store: storage.NewMemory()}, "2025-11-25", make(chan wire.Message, 10)
+	w.t, w.version, w.replies = t, "2025-11-25", make(chan wire.Message, 10)
+	if w.store == nil {
+		w.store = &countingStore{Store: storage.NewMemory()}
+	}
 	t.Cleanup(func() { w.store.Close() })
 	w.boot()
 	t.Cleanup(w.shutdown)
