@@ -26,6 +26,8 @@ type Turn struct {
 	after []func()
 	few   [2]func() // the first of them
 	outs  []func()  // ahead of after: see out
+	// submitted runs at the end of the turn, when its batch is on its way.
+	submitted []func()
 	// leaving is what of a response leaves with the turn.
 	leaving *leaving
 	// open: it is going on. It is closed while its code awaits.
@@ -285,6 +287,12 @@ func (t *Turn) After(f func()) {
 	t.after = append(t.after, f)
 }
 
+// Submitted lets f run when what this turn has written is on its way to storage: then
+// nothing but the end of the process, or of the store, keeps it from being durable before
+// another incarnation begins. It is no way out of the object for what rests on that.
+// Functions run in order, must not block, and never run when the incarnation is reset first.
+func (t *Turn) Submitted(f func()) { t.submitted = append(t.submitted, f) }
+
 // Abort resets the object after this turn, which leaves no trace.
 func (t *Turn) Abort(reason error) {
 	t.inc.abort("run", reason)
@@ -388,6 +396,10 @@ func (t *Turn) end() {
 		})
 	}
 	t.outside()
+	for _, f := range t.submitted {
+		f()
+	}
+	t.submitted = nil
 	t.leave()
 }
 

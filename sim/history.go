@@ -64,9 +64,9 @@ type request struct {
 	lost    *lostError
 	value   string
 	done    time.Time
-	// begun are the epochs in which runtimes got it, and stored those in which it was
-	// admitted.
-	begun, stored []uint64
+	// runs is how often a runtime got it. stored: its row is on the disk, or about to be.
+	runs   int
+	stored bool
 	// copies that something on the way has made of it. The host owes each an answer,
 	// that may come on a GET: told are those that have.
 	copies, told int
@@ -124,26 +124,20 @@ func (h *history) add(r *request) {
 }
 
 // started is told by a runtime that it has got a request.
-func (h *history) started(session string, epoch uint64, n string) {
+func (h *history) started(session, n string) {
 	if r := h.byN[n]; r != nil {
-		before := h.runs(r)
-		if r.client.kind != Repeater && r.copies == 0 {
-			switch tool := r.tool; {
-			case before > 0:
-				h.w.sometimes("re-executed")
-				if !h.w.plan.Reexecute || before > 1 || !slices.Contains(repeatable, tool) {
-					h.violate("I1", "request %s (%s) has run %d times", n, tool, before+1)
-				}
-			case len(r.begun) > 0:
-				h.w.sometimes("began early, and again")
-			case !slices.Contains(r.stored, epoch):
-				h.w.sometimes("began early")
-				if !h.w.plan.Early || !slices.Contains(repeatable, tool) {
-					h.violate("I2", "request %s (%s) has begun, and is not stored", n, tool)
-				}
+		if r.runs++; r.runs > 1 && r.client.kind != Repeater && r.copies == 0 {
+			h.w.sometimes("re-executed")
+			if tool := r.tool; !h.w.plan.Reexecute || r.runs > 2 || !slices.Contains(repeatable, tool) {
+				h.violate("I1", "request %s (%s) has run %d times", n, tool, r.runs)
 			}
 		}
-		r.begun = append(r.begun, epoch)
+		if !r.stored {
+			h.w.sometimes("began early")
+			if !h.w.plan.Early || !slices.Contains(repeatable, r.tool) {
+				h.violate("I2", "request %s (%s) has begun, and is not stored", n, r.tool)
+			}
+		}
 		if r.lost != nil && !r.lost.Started && r.client.kind != Repeater && r.copies == 0 {
 			h.violate("I1", "request %s was lost with started: false, and the runtime got it after that", n)
 		}
@@ -169,7 +163,7 @@ func (h *history) answered(r *request, value string, lost *lostError, lastResort
 	switch {
 	case r.answers-r.last > 1, r.answers > 1 && r.last == 0:
 		h.violate("I1", "request %s (%s, id %s) was answered %d times", r.n, r.tool, r.id, r.answers)
-	case lost != nil && !lost.Started && h.runs(r) > 0 && r.client.kind != Repeater && r.copies == 0: // of two with one id, which?
+	case lost != nil && !lost.Started && r.runs > 0 && r.client.kind != Repeater && r.copies == 0: // of two with one id, which?
 		h.violate("I1", "request %s was lost with started: false, and a runtime had got it", r.n)
 	}
 	if lost != nil {
@@ -267,7 +261,7 @@ func (h *history) end() {
 			h.violate("I1", "request %s (%s, id %s, sent at %v) of client %s was accepted and never answered", r.n, r.tool, r.id, r.sent.Sub(h.w.start), c.name)
 			return
 		}
-		if r.refused && h.runs(r) > 0 && r.copies == 0 {
+		if r.refused && r.runs > 0 && r.copies == 0 {
 			h.violate("I1", "request %s was refused, and a runtime got it", r.n)
 			return
 		}
@@ -292,7 +286,7 @@ func (h *history) counters() {
 		if r.value != "" {
 			op.answer, _ = strconv.Atoi(r.value)
 			op.done = r.done.Sub(h.w.start)
-		} else if len(r.begun) == 0 {
+		} else if r.runs == 0 {
 			continue // nobody has run it
 		}
 		bySession[r.client.session] = append(bySession[r.client.session], op)

@@ -114,7 +114,7 @@ func (rt *resident) call(m wire.Message) {
 	args := gjson.GetBytes(m.Params(), "arguments")
 	n, d := args.Get("n").String(), time.Duration(args.Get("ms").Int())*time.Millisecond
 	tool := m.ParamString("name")
-	rt.v.w.history.started(rt.s.ID(), rt.s.Epoch(), n)
+	rt.v.w.history.started(rt.s.ID(), n)
 	rt.calls++
 	rt.v.w.tales.of(n, AtSession, AtRuntime, "%s", tool)
 	done := func(result string) {

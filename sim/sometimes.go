@@ -13,7 +13,7 @@ import (
 var recoveries = []string{
 	"a front attached again", "told again after a last resort", "resumed a POST's stream", "answered on a GET", "last resort",
 	"told again by a host that was killed", "a copy was answered on a GET", "an old incarnation writes",
-	"rebuilt after idle", "rebuilt after a reset", "re-executed", "began early", "began early, and again", "retried what had not started",
+	"rebuilt after idle", "rebuilt after a reset", "re-executed", "began early", "retried what had not started",
 	"the host crashed", "client leaves", "session deleted", "a person answered",
 	"an alarm of clerk", "an alarm of bell", "an alarm late", "an alarm twice", "hold", "hold-twice", "hold-on", "await", "lock", "a turn at another's await",
 	"a front waits for a client that does not read", "status 429",

@@ -335,7 +335,7 @@ func (t *tales) worth() *request {
 	}
 	for _, want := range []func(r *request) bool{
 		func(r *request) bool {
-			return r.lost != nil && len(r.begun) > 0 && r.lost.Started && r.last == 0 && isCause(r.lost.Reason)
+			return r.lost != nil && r.runs > 0 && r.lost.Started && r.last == 0 && isCause(r.lost.Reason)
 		},
 		func(r *request) bool { return r.lost != nil },
 		func(r *request) bool { return r.tool == "stream" && r.answers > 0 },

@@ -5,9 +5,9 @@ package session
 // annotations that it changes nothing. Admission and answer then often share an fsync.
 //
 // Nothing else of a call changes: no byte of an answer leaves before both its row and its
-// event are durable. But if the session is reset or the host is killed in the moment in
-// which the row is on its way, the call was begun and was never accepted: its front, or
-// its client, may send it again, and it is begun a second time.
+// event are durable, and a session that is reset finds the row. But if the host is killed
+// in the moment in which the row is on its way, the call was begun and was never accepted:
+// its client may send it again, and it is begun a second time.
 //
 // The session asks the runtime for its tools when it is called for the second time, once
 // for each generation, and again when the list has changed.

@@ -278,7 +278,7 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		t.After(rt.start)
 	case begin:
 		if rt := obj.rt; rt != nil && rt.gen == e.gen && rt.gated.Load() == 0 {
-			rt.deliver(e.msg)
+			t.Submitted(func() { rt.deliver(e.msg) })
 		} else {
 			obj.queue(t, deliver(e))
 		}

@@ -210,8 +210,8 @@ type (
 		gen uint64
 		msg wire.Message
 	}
-	// begin is deliver that does not wait for the batch, unless something older does: what
-	// a client has said in order arrives in order.
+	// begin is deliver that does not wait until the batch is durable, unless something
+	// older does: what a client has said in order arrives in order.
 	begin struct {
 		gen uint64
 		msg wire.Message
