@@ -178,3 +178,48 @@ func TestAStoreThatWasNotClosedIsOpened(t *testing.T) {
 		})
 	}
 }
+
+// What is told of a log does not count the zeros that were written ahead of it.
+func TestZerosBehindALogAreNoPartOfIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		how  func([]byte) []byte
+		what string
+	}{
+		"whole":   {func(b []byte) []byte { return b }, ""},
+		"torn":    {func(b []byte) []byte { clear(b[len(b)-50:]); return b }, "ends within a record"},
+		"damaged": {flip, "behind them is proof"},
+	} {
+		dir := written(t, true)
+		log := last(t, dir, "*.log")
+		damage(t, log, c.how)
+		b, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := len(bytes.TrimRight(b, "\x00"))
+		if len(b)-size < 1000 {
+			t.Fatalf("%s: %d bytes, of which %d were written", name, len(b), size)
+		}
+		var told []storage.Finding
+		s, err := pebble.Inspect(t.Context(), pebble.Options{Dir: dir, Logger: silent}, func(f storage.Finding) {
+			if strings.HasSuffix(f.About, ".log") {
+				told = append(told, f)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s != nil {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if c.what == "" && len(told) == 0 {
+			continue
+		}
+		if len(told) != 1 || !strings.Contains(told[0].What, c.what) || !strings.Contains(told[0].What, fmt.Sprintf(" of %d", size)) {
+			t.Errorf("%s, of %d bytes: %+v", name, size, told)
+		}
+	}
+}
