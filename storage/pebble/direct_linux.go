@@ -114,26 +114,26 @@ func (f *directLog) Close() error {
 // queue is a place where one write at a time is under way.
 type queue struct {
 	context uintptr
-	done    syscall.RawConn // of an eventfd, which becomes readable when a write has ended
-	file    *os.File
+	eventfd uint32
+	done    syscall.RawConn // of the eventfd, which becomes readable when a write has ended
 	request iocb
 	event   event
 }
 
 // iocb and event are what the system calls struct iocb and struct io_event.
 type iocb struct {
-	data     uint64
-	key      uint32
-	flagsRW  uint32
-	opcode   uint16
-	priority int16
-	fd       uint32
-	buf      uint64
-	bytes    uint64
-	offset   int64
-	_        uint64
-	flags    uint32
-	eventfd  uint32
+	_       uint64
+	_       uint32 // the system's own
+	flagsRW uint32
+	opcode  uint16
+	_       int16
+	fd      uint32
+	buf     uint64
+	bytes   uint64
+	offset  int64
+	_       uint64
+	flags   uint32
+	eventfd uint32
 }
 
 type event struct {
@@ -153,11 +153,11 @@ func newQueue() (*queue, error) {
 	}
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err == nil {
-		q.file = os.NewFile(uintptr(fd), "eventfd") //nolint:gosec // a descriptor is small
-		if q.done, err = q.file.SyscallConn(); err == nil {
-			return q, nil
-		}
-		_ = q.file.Close()
+		q.eventfd = uint32(fd)                                  //nolint:gosec // a descriptor is small
+		q.done, err = os.NewFile(uintptr(fd), "").SyscallConn() //nolint:gosec // as above
+	}
+	if err == nil {
+		return q, nil
 	}
 	_, _, _ = unix.Syscall(unix.SYS_IO_DESTROY, q.context, 0, 0)
 	return nil, err
@@ -165,16 +165,10 @@ func newQueue() (*queue, error) {
 
 // write is done when all of p is in the file.
 func (q *queue) write(fd uintptr, p []byte, at int64, flags uint32) error {
-	eventfd := q.request.eventfd
-	if eventfd == 0 {
-		if err := q.done.Control(func(fd uintptr) { eventfd = uint32(fd) }); err != nil { //nolint:gosec // a descriptor is small
-			return err
-		}
-	}
 	q.request = iocb{
 		flagsRW: flags, opcode: iocbPwrite, fd: uint32(fd), //nolint:gosec // a descriptor is small
 		buf: uint64(uintptr(unsafe.Pointer(&p[0]))), bytes: uint64(len(p)), offset: at,
-		flags: iocbEventfd, eventfd: eventfd,
+		flags: iocbEventfd, eventfd: q.eventfd,
 	}
 	requests := &q.request
 	if _, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, q.context, 1, uintptr(unsafe.Pointer(&requests))); errno != 0 {
