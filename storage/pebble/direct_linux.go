@@ -107,7 +107,9 @@ func (f *directLog) Close() error {
 	if f.dirty {
 		err = f.SyncData()
 	}
-	f.queue.giveBack()
+	if err == nil { // else something may be under way
+		f.queue.giveBack()
+	}
 	return errors.Join(err, f.File.Close())
 }
 
