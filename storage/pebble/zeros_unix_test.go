@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	engine "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
@@ -173,41 +172,5 @@ func TestALogDoesWithoutZeros(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	}
-}
-
-// A log that is written over another one needs no zeros where that one was written.
-func TestALogOverAnotherIsNotZeroed(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	var events []string
-	s := mustOpen(t, pebble.Options{FS: errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if strings.HasSuffix(op.Path, ".log") && (op.Kind == errorfs.OpReuseForWrite || op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpFileWriteAt) {
-			events = append(events, map[errorfs.OpKind]string{errorfs.OpCreate: "new", errorfs.OpReuseForWrite: "over", errorfs.OpFileWriteAt: "zeros"}[op.Kind])
-		}
-		return nil
-	}))}.Tuned(func(o *engine.Options) { o.MemTableSize = 256 << 10 }))
-	for range 6 {
-		commitRow(t, s, storage.ID{Class: "c", Name: "n"}, "k", "v")
-		if err := s.Engine().Flush(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	over := 0
-	for i, e := range events {
-		if e == "over" {
-			over++
-			if i+1 < len(events) && events[i+1] == "zeros" {
-				t.Errorf("zeros were written over a log: %q", events)
-			}
-		}
-	}
-	if over == 0 {
-		t.Errorf("no log was written over another: %q", events)
 	}
 }
