@@ -3,6 +3,7 @@
 package pebble_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,11 @@ func damage(t *testing.T, path string, how func([]byte) []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, how(b), 0o600); err != nil {
+	written := bytes.TrimRight(b, "\x00") // behind it are the zeros that were written ahead
+	if d := how(written); len(d) < len(written) {
+		b = d
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -156,19 +161,65 @@ func TestTablesThatNothingNamesAreNotDeleted(t *testing.T) {
 
 // What a crash leaves is no damage.
 func TestAStoreThatWasNotClosedIsOpened(t *testing.T) {
+	for name, tear := range map[string]func([]byte) []byte{ // the last record
+		"cut off":          func(b []byte) []byte { return b[:len(b)-50] },
+		"over zeros":       func(b []byte) []byte { clear(b[len(b)-50:]); return b },
+		"over another log": func(b []byte) []byte { noise(b[len(b)-50:]); return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := written(t, true)
+			damage(t, last(t, dir, "*.log"), tear)
+			s := mustOpen(t, pebble.Options{Dir: dir})
+			defer s.Close()
+			if v, err := s.Get(t.Context(), storage.ID{Class: "c", Name: "n2-098"}, "k"); err != nil || len(v) != 300 {
+				t.Errorf("%d bytes, %v", len(v), err)
+			}
+		})
+	}
+}
+
+// What is told of a log does not count the zeros that were written ahead of it.
+func TestZerosBehindALogAreNoPartOfIt(t *testing.T) {
 	t.Parallel()
-	dir := written(t, true)
-	log := last(t, dir, "*.log")
-	b, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(log, b[:len(b)-50], 0o600); err != nil { // the last record is torn
-		t.Fatal(err)
-	}
-	s := mustOpen(t, pebble.Options{Dir: dir})
-	defer s.Close()
-	if v, err := s.Get(t.Context(), storage.ID{Class: "c", Name: "n2-098"}, "k"); err != nil || len(v) != 300 {
-		t.Errorf("%d bytes, %v", len(v), err)
+	for name, c := range map[string]struct {
+		how  func([]byte) []byte
+		what string
+	}{
+		"whole":   {func(b []byte) []byte { return b }, ""},
+		"torn":    {func(b []byte) []byte { clear(b[len(b)-50:]); return b }, "ends within a record"},
+		"damaged": {flip, "behind them is proof"},
+	} {
+		dir := written(t, true)
+		log := last(t, dir, "*.log")
+		damage(t, log, c.how)
+		b, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := len(bytes.TrimRight(b, "\x00"))
+		if len(b)-size < 1000 {
+			t.Fatalf("%s: %d bytes, of which %d were written", name, len(b), size)
+		}
+		var told []storage.Finding
+		s, err := pebble.Inspect(t.Context(), pebble.Options{Dir: dir, Logger: silent}, func(f storage.Finding) {
+			if strings.HasSuffix(f.About, ".log") {
+				told = append(told, f)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s != nil {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if c.what == "" && len(told) == 0 {
+			continue
+		}
+		if len(told) != 1 || !strings.Contains(told[0].What, c.what) || !strings.Contains(told[0].What, fmt.Sprintf(" of %d", size)) {
+			t.Errorf("%s, of %d bytes: %+v", name, size, told)
+		}
 	}
 }

@@ -10,7 +10,8 @@
 //
 // Every commit asks Pebble for a synced write, in both modes. With
 // storage.Relaxed the sync of the log is skipped beneath Pebble, in the file
-// system that it is given.
+// system that it is given. Otherwise logs are written over zeros (zeros.go) and, on Linux,
+// past the page cache (direct_linux.go), so that a sync is one write to the disk.
 //
 // # Failure
 //

@@ -10,3 +10,6 @@ func (o Options) Tuned(tune func(*pebble.Options)) Options {
 
 // Engine is what is beneath a store.
 func (s *Store) Engine() *pebble.DB { return s.db }
+
+// ZerosAhead is how many zeros are written at a time.
+const ZerosAhead = zerosAhead

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -192,6 +193,10 @@ func (f *folder) inspectLog(name string, number uint64, closed bool, found func(
 	if err != nil {
 		return f.fail(err)
 	}
+	size, err := beforeZeros(in, info.Size())
+	if err != nil {
+		return f.fail(err)
+	}
 	r := newReader(record.NewReader, in, number)
 	for records := 0; ; {
 		end := r.Offset()
@@ -208,15 +213,15 @@ func (f *folder) inspectLog(name string, number uint64, closed bool, found func(
 		case errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk):
 			found(storage.Finding{
 				Severity: storage.Damage, About: name,
-				What: fmt.Sprintf("after %d records, at byte %d of %d, there are bytes that are no record, and behind them is proof that they were one", records, end, info.Size()),
-				Lost: fmt.Sprintf("what was committed with the last %d bytes of this log, at most", info.Size()-end), Do: restoreAdvice,
+				What: fmt.Sprintf("after %d records, at byte %d of %d, there are bytes that are no record, and behind them is proof that they were one", records, end, size),
+				Lost: fmt.Sprintf("what was committed with the last %d bytes of this log, at most", size-end), Do: restoreAdvice,
 			})
 			return nil
 		case errors.Is(err, record.ErrUnexpectedEOF):
-			if tail := info.Size() - end; tail > 0 && !closed && !f.zeros(in, end) {
+			if size > end && !closed {
 				found(storage.Finding{
 					Severity: storage.Note, About: name,
-					What: fmt.Sprintf("the log ends within a record, at byte %d of %d", end, info.Size()),
+					What: fmt.Sprintf("the log ends within a record, at byte %d of %d", end, size),
 					Lost: "nothing that was acknowledged, if the host was killed or the machine lost power: that is how it ends then. If neither happened, the file is damaged, and what was committed last is lost",
 				})
 			}
@@ -227,21 +232,21 @@ func (f *folder) inspectLog(name string, number uint64, closed bool, found func(
 	}
 }
 
-// zeros tells whether a file has nothing but zero bytes from an offset on.
-func (f *folder) zeros(in io.ReaderAt, from int64) bool {
+// beforeZeros is the size of a file without the zeros at its end, of which a log has those
+// that were written ahead of it.
+func beforeZeros(in io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, 32<<10)
-	for {
-		n, err := in.ReadAt(buf, from)
-		for _, b := range buf[:n] {
-			if b != 0 {
-				return false
-			}
+	for size > 0 {
+		part := buf[:min(size, int64(len(buf)))]
+		if _, err := in.ReadAt(part, size-int64(len(part))); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
 		}
-		if err != nil {
-			return true
+		if rest := len(bytes.TrimRight(part, "\x00")); rest > 0 {
+			return size - int64(len(part)-rest), nil
 		}
-		from += int64(n)
+		size -= int64(len(part))
 	}
+	return 0, nil
 }
 
 // inspectTables compares every block of every table with its checksum.

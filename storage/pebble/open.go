@@ -236,6 +236,9 @@ func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
 	if o.tune != nil {
 		o.tune(opts)
 	}
+	if o.Durability != storage.Relaxed && !o.ReadOnly {
+		opts.FS = overZeros(opts.FS, f.dir)
+	}
 	if ms := o.Committer.Seams.SlowSync; ms > 0 {
 		opts.FS = slowFS{opts.FS, time.Duration(ms) * time.Millisecond} //nolint:gosec // a few
 	}
