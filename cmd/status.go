@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -84,7 +85,11 @@ func failing(s *admin.Server) (rows [][]string) {
 	}
 	row := fmt.Sprintf("%d in a row ended before saying anything", s.Crashes)
 	if s.State == "crash_loop" {
-		row = fmt.Sprintf("crash loop: %s, the next may start %s", row, ago(s.RetryAt))
+		next := "may start " + ago(s.RetryAt)
+		if !s.RetryAt.After(time.Now()) {
+			next = "may be tried now"
+		}
+		row = fmt.Sprintf("crash loop: %s, the next %s", row, next)
 	}
 	if len(s.Exits) == 0 {
 		return append(rows, []string{"", row})

@@ -15,6 +15,7 @@ func TestStatusShowsWhatKeepsAServerFromStarting(t *testing.T) {
 		{Hosted: admin.Hosted{Name: "ends", URL: "http://127.0.0.1/mcp/ends", Runs: "ends"}, State: "crash_loop", Crashes: 5, RetryAt: time.Now().Add(90*time.Minute + 30*time.Second), Exits: []admin.Exit{
 			{Why: "exited with status 1", Stderr: "not these"}, {Why: "exited with status 3", Stderr: "no such\n\tfile\n"},
 		}},
+		{Hosted: admin.Hosted{Name: "waits", URL: "http://127.0.0.1/mcp/waits", Runs: "waits"}, State: "crash_loop", Crashes: 6, RetryAt: time.Now().Add(-time.Minute)},
 		{Hosted: admin.Hosted{Name: "ended", URL: "http://127.0.0.1/mcp/ended", Runs: "ended"}, State: "idle", Crashes: 1, Exits: []admin.Exit{{Why: "exited with status 2"}}},
 		{Hosted: admin.Hosted{Name: "gone", URL: "http://127.0.0.1/mcp/gone", Runs: "gone"}, State: "cannot_start", Problem: `can't start "gone": command not found`},
 	}}
@@ -27,6 +28,8 @@ server    ends at http://127.0.0.1/mcp/ends: ends
           crash loop: 5 in a row ended before saying anything, the next may start in 90m; the last exited with status 3
           no such
           \tfile
+server    waits at http://127.0.0.1/mcp/waits: waits
+          crash loop: 6 in a row ended before saying anything, the next may be tried now
 server    ended at http://127.0.0.1/mcp/ended: ended
           1 in a row ended before saying anything; the last exited with status 2
 server    gone at http://127.0.0.1/mcp/gone: gone
