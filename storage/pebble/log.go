@@ -79,7 +79,7 @@ func events(log *slog.Logger, debug pebble.Logger) *pebble.EventListener {
 			log.Warn("the disk is nearly full", "avail_bytes", i.AvailBytes, "total_bytes", i.TotalBytes)
 		},
 		BackgroundError: func(err error) {
-			again.error("a flush or a compaction failed, and will be tried again", "err", err)
+			again.error("a flush or a compaction failed, and will be tried again", "err", legible{err})
 		},
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			again.error("the store is damaged; kalpa check says what is lost and what to do", "path", i.Path, "err", i.Details)

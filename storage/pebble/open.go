@@ -176,10 +176,11 @@ func open(o Options, f *folder) (_ *Store, err error) {
 			err = errors.Join(err, b.db.Close())
 		}
 	}()
-	if err := b.checkFormat(f); err != nil {
-		return nil, err
+	err = b.checkFormat(f)
+	if err == nil {
+		err = b.checkBoot(f, was)
 	}
-	if err := b.checkBoot(f, was); err != nil {
+	if b.unnumbered = o.unwitnessed && errors.Is(err, storage.ErrDamaged); err != nil && !b.unnumbered {
 		return nil, err
 	}
 	if o.Durability != storage.Relaxed && !o.ReadOnly {
@@ -251,7 +252,7 @@ func (b *backend) checkFormat(f *folder) error {
 	v, err := b.get(storage.FormatKey)
 	switch {
 	case err != nil:
-		return f.fail(err)
+		return f.engineFail(err)
 	case v == nil && b.readOnly:
 	case v == nil:
 		v := binary.BigEndian.AppendUint32(nil, storage.FormatVersion)
