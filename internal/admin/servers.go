@@ -12,8 +12,8 @@ type Server struct {
 	// and is not started before RetryAt), or cannot_start: Problem says why.
 	State    string `json:"state"`
 	Problem  string `json:"problem,omitempty"` // what keeps it from being started
-	Resident int    `json:"resident"`         // sessions that have a runtime of it
-	Memory   int64  `json:"memory,omitempty"` // of its processes, in bytes; none: not known
+	Resident int    `json:"resident"`          // sessions that have a runtime of it
+	Memory   int64  `json:"memory,omitempty"`  // of its processes, in bytes; none: not known
 	// Crashes is how many in a row have ended before they had said anything.
 	Crashes int       `json:"crashes,omitempty"`
 	RetryAt time.Time `json:"retry_at,omitzero"`
