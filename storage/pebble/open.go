@@ -217,11 +217,12 @@ func open(o Options, f *folder) (_ *Store, err error) {
 
 func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
 	log := engineLog{log: o.Logger, fail: b.failed}
+	c := newCompactions()
 	opts := &pebble.Options{
 		FS:                          o.FS,
 		Lock:                        f.lock,
 		Logger:                      log,
-		EventListener:               events(o.Logger, log),
+		EventListener:               events(o.Logger, log, c.failed),
 		ReadOnly:                    o.ReadOnly,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memTableSize,
@@ -231,6 +232,7 @@ func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
 		// Spread the writing of tables, so that it does not delay the log's fsync.
 		BytesPerSync: 1 << 20,
 	}
+	opts.Experimental.CompactionScheduler = c
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
 	}
