@@ -71,6 +71,7 @@ no host would work; 2 the command line is wrong.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		d := &diagnosis{}
 		c := d.configuration(&f)
+		d.servers(c)
 		d.examine(cmp.Or(data, c.Data), cmp.Or(address, c.Listen), c.Admin)
 		if err := out.print(cmd.OutOrStdout(), d, d.text); err != nil {
 			return err
@@ -117,6 +118,26 @@ func (d *diagnosis) configuration(f *hostFlags) *config.Config {
 		return c
 	}
 	return &config.Config{Data: cmp.Or(os.Getenv(dataVariable), config.DefaultData), Listen: cmp.Or(os.Getenv(config.Prefix+"LISTEN"), config.DefaultListen)}
+}
+
+// servers looks for the commands that a host would start. One that is not there keeps no
+// host from working for the others.
+func (d *diagnosis) servers(c *config.Config) {
+	for _, s := range c.Servers {
+		if s.Command == "" {
+			continue
+		}
+		if err := stdio.New(started(s)).Check(); err != nil {
+			do := ""
+			if e, ok := errors.AsType[*stdio.StartError](err); ok {
+				do = e.Hint
+				bare := *e
+				bare.Hint = ""
+				err = &bare
+			}
+			d.add("server", "warning", s.Name+": "+err.Error(), do)
+		}
+	}
 }
 
 func (d *diagnosis) examine(dir, address, admin string) {

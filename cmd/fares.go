@@ -27,7 +27,7 @@ func (h *host) fares() (all []admin.Server) {
 
 // status puts what a plugin knows of its processes in the API's words.
 func status(s *admin.Server, of stdio.Status) {
-	s.State, s.Memory, s.Crashes, s.RetryAt = of.State, of.Memory, of.Crashes, of.RetryAt
+	s.State, s.Problem, s.Memory, s.Crashes, s.RetryAt = of.State, of.Problem, of.Memory, of.Crashes, of.RetryAt
 	for _, e := range of.Exits {
 		s.Exits = append(s.Exits, admin.Exit{
 			At: e.At.UTC(), Session: e.Session, PID: e.Pid, Lived: e.Lived.Seconds(), Silent: e.Silent, Why: e.Why, Stderr: e.Stderr,

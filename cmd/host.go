@@ -232,11 +232,8 @@ func (h *host) child(s config.Server) *stdio.Plugin {
 	if known != nil && same(known.as, s) {
 		return known.Plugin
 	}
-	o := stdio.Config{
-		Command: s.Command, Args: s.Args, Env: s.Env, Inherit: s.Inherit, Dir: s.Dir, MaxLine: int(s.MaxMessage), CrashLimit: s.CrashLimit,
-		Limits: stdio.Limits{Memory: s.MaxMemory, CPU: max(s.MaxCPU, 0), Processes: s.MaxProcesses, Files: s.MaxFiles},
-		RunDir: h.run, Logger: h.log.With("server", s.Name),
-	}
+	o := started(s)
+	o.RunDir, o.Logger = h.run, h.log.With("server", s.Name)
 	if known == nil {
 		known = &child{Plugin: stdio.New(o)}
 		h.children[s.Name] = known
@@ -259,6 +256,14 @@ func (h *host) child(s config.Server) *stdio.Plugin {
 		}
 	}
 	return known.Plugin
+}
+
+// started is how a server that is a command is started.
+func started(s config.Server) stdio.Config {
+	return stdio.Config{
+		Command: s.Command, Args: s.Args, Env: s.Env, Inherit: s.Inherit, Dir: s.Dir, MaxLine: int(s.MaxMessage), CrashLimit: s.CrashLimit,
+		Limits: stdio.Limits{Memory: s.MaxMemory, CPU: max(s.MaxCPU, 0), Processes: s.MaxProcesses, Files: s.MaxFiles},
+	}
 }
 
 // child is a server that is a command.

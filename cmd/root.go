@@ -162,6 +162,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		e.hint = cmd.CommandPath() + " --help lists the flags"
 		return e
 	}
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 { // before the flag: of a command that is none
+		return unknownCommand(cmd, words[0])
+	}
 	name := notThere.GetSpecifiedName()
 	for _, sub := range cmd.Commands() {
 		if sub.Flags().Lookup(name) != nil && (e.hint == "" || sub.Name() == "serve") { // which is what most mean

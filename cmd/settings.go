@@ -40,13 +40,14 @@ func (f *hostFlags) load(command []string) (*config.Config, config.Notes, error)
 		Plugin: f.plugin, Plugins: plugins(), Default: demoName, Objects: len(registered()) > 0, AdminToken: os.Getenv(adminTokenVariable) != "",
 		Environ: environ(), ReadFile: os.ReadFile,
 	}
+	named := "--config"
 	if in.File = f.file; in.File == "" {
-		in.File = os.Getenv(configVariable)
+		named, in.File = configVariable, os.Getenv(configVariable)
 	}
 	if in.File != "" {
 		data, err := os.ReadFile(in.File)
 		if err != nil {
-			return nil, nil, &usageError{err: fmt.Errorf("--config: %w", err)}
+			return nil, nil, &usageError{err: fmt.Errorf("%s: %w", named, err), hint: "name a file that can be read, or none: every setting has a default, and kalpa serve -- COMMAND hosts a server without a file"}
 		}
 		in.Data = data
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,9 +51,7 @@ func statusText(w io.Writer, o *hostStatus) {
 	}
 	for _, s := range o.Servers {
 		rows = append(rows, []string{"server", fmt.Sprintf("%s at %s: %s", s.Name, s.URL, s.Runs)})
-		if s.State == "crash_loop" {
-			rows = append(rows, crashLoop(&s)...)
-		}
+		rows = append(rows, failing(&s)...)
 	}
 	rows = append(rows, []string{"resident", fmt.Sprintf("%d runtimes", o.Resident)})
 	for _, class := range slices.Sorted(maps.Keys(o.InMemory)) {
@@ -75,15 +74,28 @@ func statusText(w io.Writer, o *hostStatus) {
 	table(w, rows...)
 }
 
-// crashLoop is what there is to say of a server that ends at its start again and again: why,
-// and its last words.
-func crashLoop(s *admin.Server) [][]string {
-	row := fmt.Sprintf("crash loop: %d in a row ended before saying anything, the next may start %s", s.Crashes, ago(s.RetryAt))
+// failing is what there is to say of a server that can't be started, or that has ended at its
+// start: why, and its last words.
+func failing(s *admin.Server) (rows [][]string) {
+	if s.Problem != "" {
+		rows = append(rows, []string{"", s.Problem})
+	}
+	if s.Crashes == 0 {
+		return rows
+	}
+	row := fmt.Sprintf("%d in a row ended before saying anything", s.Crashes)
+	if s.State == "crash_loop" {
+		next := "may start " + ago(s.RetryAt)
+		if !s.RetryAt.After(time.Now()) {
+			next = "may be tried now"
+		}
+		row = fmt.Sprintf("crash loop: %s, the next %s", row, next)
+	}
 	if len(s.Exits) == 0 {
-		return [][]string{{"", row}}
+		return append(rows, []string{"", row})
 	}
 	last := s.Exits[len(s.Exits)-1]
-	rows := [][]string{{"", row + "; the last " + last.Why}}
+	rows = append(rows, []string{"", row + "; the last " + last.Why})
 	for line := range strings.Lines(last.Stderr) {
 		rows = append(rows, []string{"", strings.TrimSuffix(line, "\n")})
 	}

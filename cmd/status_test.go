@@ -9,12 +9,15 @@ import (
 	"github.com/kalpahost/kalpa/internal/admin"
 )
 
-func TestStatusShowsACrashLoopWithItsLastWords(t *testing.T) {
+func TestStatusShowsWhatKeepsAServerFromStarting(t *testing.T) {
 	o := &hostStatus{Overview: &admin.Overview{}, Servers: []admin.Server{
 		{Hosted: admin.Hosted{Name: "fine", URL: "http://127.0.0.1/mcp/fine", Runs: "fine"}, State: "running"},
 		{Hosted: admin.Hosted{Name: "ends", URL: "http://127.0.0.1/mcp/ends", Runs: "ends"}, State: "crash_loop", Crashes: 5, RetryAt: time.Now().Add(90*time.Minute + 30*time.Second), Exits: []admin.Exit{
 			{Why: "exited with status 1", Stderr: "not these"}, {Why: "exited with status 3", Stderr: "no such\n\tfile\n"},
 		}},
+		{Hosted: admin.Hosted{Name: "waits", URL: "http://127.0.0.1/mcp/waits", Runs: "waits"}, State: "crash_loop", Crashes: 6, RetryAt: time.Now().Add(-time.Minute)},
+		{Hosted: admin.Hosted{Name: "ended", URL: "http://127.0.0.1/mcp/ended", Runs: "ended"}, State: "idle", Crashes: 1, Exits: []admin.Exit{{Why: "exited with status 2"}}},
+		{Hosted: admin.Hosted{Name: "gone", URL: "http://127.0.0.1/mcp/gone", Runs: "gone"}, State: "cannot_start", Problem: `can't start "gone": command not found`},
 	}}
 	var s strings.Builder
 	if err := new(output).print(&s, o, func(w io.Writer) { statusText(w, o) }); err != nil {
@@ -25,6 +28,12 @@ server    ends at http://127.0.0.1/mcp/ends: ends
           crash loop: 5 in a row ended before saying anything, the next may start in 90m; the last exited with status 3
           no such
           \tfile
+server    waits at http://127.0.0.1/mcp/waits: waits
+          crash loop: 6 in a row ended before saying anything, the next may be tried now
+server    ended at http://127.0.0.1/mcp/ended: ended
+          1 in a row ended before saying anything; the last exited with status 2
+server    gone at http://127.0.0.1/mcp/gone: gone
+          can't start "gone": command not found
 resident  0 runtimes`
 	if got := s.String(); !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant in it\n%s", got, want)

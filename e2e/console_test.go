@@ -517,7 +517,18 @@ func TestConsoleIsLightAndDark(t *testing.T) {
 	b.well()
 }
 
-// A server that can't be started is seen, with what it has said.
+// A server whose command is not there says so before anybody has asked for it.
+func TestConsoleShowsAServerThatCannotStart(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	h := serve(t, hosting{flags: withAdmin, command: []string{"/no/such/server"}})
+	b.open(h.console(), nil)
+	b.see(`#servers .pill:text("can't start")`)
+	b.see(`#servers p:has-text("no such file")`)
+	b.well()
+}
+
+// A server that ends at its start is seen, with what it has said.
 func TestConsoleShowsACrashLoop(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)

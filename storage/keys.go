@@ -104,6 +104,9 @@ func PlaceOf(k []byte) Place {
 	return Place(k[0])
 }
 
+// Next is where the keys of the place behind this one begin.
+func (p Place) Next() []byte { return []byte{byte(p) + 1} }
+
 // AppendAlarmKey appends the key of an object's alarm row.
 func AppendAlarmKey(dst []byte, id ID) []byte {
 	return append(appendID(append(dst, tagRows), id), kindAlarm)

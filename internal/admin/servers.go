@@ -8,11 +8,12 @@ import (
 // Server is one of GET /v1/servers: how a server fares.
 type Server struct {
 	Hosted
-	// State is idle (nothing runs), running, or crash_loop: it has ended at its start too
-	// often, and is not started before RetryAt.
+	// State is idle (nothing runs), running, crash_loop (it has ended at its start too often,
+	// and is not started before RetryAt), or cannot_start: Problem says why.
 	State    string `json:"state"`
-	Resident int    `json:"resident"`         // sessions that have a runtime of it
-	Memory   int64  `json:"memory,omitempty"` // of its processes, in bytes; none: not known
+	Problem  string `json:"problem,omitempty"` // what keeps it from being started
+	Resident int    `json:"resident"`          // sessions that have a runtime of it
+	Memory   int64  `json:"memory,omitempty"`  // of its processes, in bytes; none: not known
 	// Crashes is how many in a row have ended before they had said anything.
 	Crashes int       `json:"crashes,omitempty"`
 	RetryAt time.Time `json:"retry_at,omitzero"`

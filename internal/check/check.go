@@ -119,7 +119,16 @@ func (c *rows) skipped(last []byte, err error) (next []byte) {
 			return storage.AppendObjectStart(nil, id)
 		}
 	default:
-		c.say(storage.Damage, "rows of the host's own", "they can't be read: "+err.Error(), "epochs and alarms of objects", "restore a backup")
+		place := max(storage.PlaceOf(last), storage.OfStore)
+		about, lost := "rows about the store", "the format, and how often it was opened"
+		switch place {
+		case storage.OfFences:
+			about, lost = "epochs of objects", "which objects there are, and their epochs: these objects can't be used any more"
+		case storage.OfIndex:
+			about, lost = "alarms of objects", "alarms, which do not fire until their objects set them anew"
+		}
+		c.say(storage.Damage, about, "not all of them can be read: "+pebble.FirstLine(err), lost, "restore a backup")
+		return place.Next() // what is behind them may be readable
 	}
 	return nil
 }
@@ -133,7 +142,7 @@ func (c *rows) fence(row pebble.RawRow) {
 		c.say(storage.Damage, fmt.Sprintf("the epoch at key %x", row.Key), "it does not decode: "+err.Error(), "the object's epoch: it can't be used any more", "restore a backup")
 		return
 	}
-	if boot, _ := storage.SplitEpoch(binary.BigEndian.Uint64(row.Value)); boot > c.r.Boot {
+	if boot, _ := storage.SplitEpoch(binary.BigEndian.Uint64(row.Value)); c.r.Boot > 0 && boot > c.r.Boot {
 		c.say(storage.Damage, "object "+id.String(), fmt.Sprintf("its epoch is of the %d. boot, and the store knows of %d", boot, c.r.Boot),
 			"what was committed since then; the object can't be used until the store has been opened as often", "restore a backup")
 	}

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -88,6 +89,38 @@ func TestAStoreThatIsAsItShouldBe(t *testing.T) {
 	r := checked(t, fill(t))
 	if r.Damaged || len(r.Findings) != 0 || r.Objects["counter"] != 300 || r.Alarms != 150 || r.Boot != 3 || r.Tables == 0 || r.Rows != 300+300+150+150+2 {
 		t.Error(text(r))
+	}
+}
+
+// Where the rows about the store itself are damaged no host starts, and the report is of the
+// whole store all the same.
+func TestDamageOfTheStoresOwnRowsIsExplained(t *testing.T) {
+	t.Parallel()
+	dir := fill(t)
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	must(t, err)
+	for _, name := range tables {
+		b, err := os.ReadFile(name)
+		must(t, err)
+		b[20] ^= 1 // in the first block
+		must(t, os.WriteFile(name, b, 0o600))
+	}
+	_, err = pebble.Open(pebble.Options{Dir: dir, Logger: silent})
+	e, ok := errors.AsType[*storage.Error](err)
+	if !errors.Is(err, storage.ErrDamaged) || !ok || !strings.Contains(e.Hint, "kalpa check") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("it was opened: %v", err)
+	}
+	r := checked(t, dir)
+	if !r.Damaged || !r.Readable || !has(r, storage.Damage, "the store: ", "no host starts") || !has(r, storage.Damage, filepath.Base(tables[0]), "not what was written") || has(r, storage.Damage, "the store knows of 0") {
+		t.Error(text(r))
+	}
+	for _, f := range r.Findings {
+		if strings.Contains(f.What, "\n") || strings.Contains(f.What, "000000") {
+			t.Errorf("a finding is more than a line, or names no file: %q", f.What)
+		}
+	}
+	if r.Objects["counter"] < 100 {
+		t.Errorf("objects in blocks that are as they were: %s", text(r))
 	}
 }
 

@@ -17,9 +17,15 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 func (r *Report) Text(w io.Writer) {
 	fmt.Fprintf(w, "store     %s\n", r.Data)
 	if r.Readable {
-		fmt.Fprintf(w, "boot      %d\n", r.Boot)
+		every := "every row was read"
+		if r.Damaged {
+			every = "as far as they could be read"
+		}
+		if r.Boot > 0 {
+			fmt.Fprintf(w, "boot      %d\n", r.Boot)
+		}
 		fmt.Fprintf(w, "tables    %d, %d bytes: every block was read\n", r.Tables, r.Bytes)
-		fmt.Fprintf(w, "rows      %d, %d bytes: every row was read\n", r.Rows, r.RowBytes)
+		fmt.Fprintf(w, "rows      %d, %d bytes: %s\n", r.Rows, r.RowBytes, every)
 		var classes []string
 		for _, c := range slices.Sorted(maps.Keys(r.Objects)) {
 			classes = append(classes, fmt.Sprintf("%d %s", r.Objects[c], c))

@@ -72,7 +72,8 @@
 // A server that ends before it has said anything, [Config].CrashLimit times in a row, is
 // in a crash loop: Build refuses at once, with the last words, and lets one try through
 // after a second, two, four, up to a minute. [Plugin.Status] shows that, and how the last
-// ones have ended. [Plugin.Configure] changes what is started from then on.
+// ones have ended; so it does for a server that can't be started at all, such as one whose
+// command is not there. [Plugin.Configure] changes what is started from then on.
 //
 // # Nothing is left behind
 //

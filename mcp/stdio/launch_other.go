@@ -8,7 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"syscall"
 )
+
+const overTime syscall.Signal = -1 // no signal
 
 var errSystem = fmt.Errorf("servers as child processes are not supported on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 

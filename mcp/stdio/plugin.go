@@ -24,6 +24,7 @@ type Plugin struct {
 	crashes  int       // in a row
 	retryAt  time.Time // of the next start, in a crash loop
 	exits    []Exit
+	failed   error // the last start, if it did
 }
 
 // New makes a plugin. What is wrong with the configuration is told by Check, and
@@ -56,7 +57,7 @@ func (p *Plugin) Configure(c Config) error {
 	if wrong != nil {
 		return wrong
 	}
-	p.config, p.wrong = c, nil
+	p.config, p.wrong, p.failed = c, nil, nil
 	p.crashes, p.retryAt = 0, time.Time{}
 	return nil
 }
@@ -109,8 +110,11 @@ func (p *Plugin) Build(ctx context.Context, s mcp.Session) (mcp.Runtime, error) 
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, explain(config.Command, err)
+		err = explain(config.Command, err)
+		p.started(err)
+		return nil, err
 	}
+	p.started(nil)
 	r := newRuntime(p, config, s, proc, ours)
 	p.mu.Lock()
 	closed := p.closed

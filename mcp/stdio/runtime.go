@@ -270,7 +270,7 @@ func (r *Runtime) exitError(reason excess) *ExitError {
 	if reason.why == "" && st.memory != "" {
 		reason = excess{st.memory, mcp.ErrMemoryLimit}
 	}
-	if st.signal == syscall.SIGXCPU && r.config.Limits.CPU > 0 {
+	if st.signal == overTime && r.config.Limits.CPU > 0 {
 		reason.err = mcp.ErrCPULimit
 	}
 	e := &ExitError{Command: r.config.Command, Reason: reason.why, Err: reason.err, Code: st.code, Tail: r.tail.String()}

@@ -32,8 +32,12 @@ type Exit struct {
 
 // Status is how a server fares.
 type Status struct {
-	// State is "idle" (nothing runs), "running", or "crash_loop".
-	State   string `json:"state"`
+	// State is "idle" (nothing runs), "running", "crash_loop", or "cannot_start": nothing
+	// runs, and Problem says why nothing would.
+	State string `json:"state"`
+	// Problem is what keeps the server from being started as things are, or did so the last
+	// time; empty: nothing that is known.
+	Problem string `json:"problem,omitempty"`
 	Running int    `json:"running"`
 	// Memory is what its runtimes were found to take, in bytes.
 	Memory int64 `json:"memory"`
@@ -47,6 +51,7 @@ type Status struct {
 
 // Status tells how the server fares.
 func (p *Plugin) Status() Status {
+	problem := p.Check()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := Status{State: "idle", Running: len(p.live), Crashes: p.crashes, RetryAt: p.retryAt, Exits: slices.Clone(p.exits)}
@@ -55,11 +60,19 @@ func (p *Plugin) Status() Status {
 		s.Memory += r.usage.memory
 		r.mu.Unlock()
 	}
+	if problem == nil {
+		problem = p.failed
+	}
+	if problem != nil {
+		s.Problem = problem.Error()
+	}
 	switch {
 	case p.looping():
 		s.State = "crash_loop"
 	case s.Running > 0:
 		s.State = "running"
+	case s.Problem != "":
+		s.State = "cannot_start"
 	}
 	return s
 }
@@ -103,6 +116,13 @@ func (p *Plugin) mayStart(now time.Time) error {
 
 func (p *Plugin) pause() time.Duration {
 	return min(firstPause<<min(p.crashes-p.config.CrashLimit, 10), lastPause)
+}
+
+// started notes how the last start went.
+func (p *Plugin) started(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = err
 }
 
 // speaks notes that a runtime has said something: the server can be started.

@@ -20,6 +20,7 @@ type backend struct {
 	durability storage.Durability
 	readOnly   bool
 	boot       uint32 // the one that is under way
+	unnumbered bool   // the rows about the store can't be read, and it is looked at all the same
 
 	// writing is held by each write, and by who wants none meanwhile.
 	writing sync.Mutex
@@ -50,6 +51,10 @@ func (b *backend) failed(err error) {
 func (b *backend) NextBoot() (uint32, error) {
 	b.writing.Lock()
 	defer b.writing.Unlock()
+	if b.unnumbered {
+		b.boot = 1
+		return b.boot, nil
+	}
 	boot, err := b.lastBoot()
 	if err != nil {
 		return 0, err

@@ -161,7 +161,7 @@ var ErrNoBackup = errors.New("not a whole backup")
 func Unpack(r io.Reader, dir string) (*Backup, error) {
 	fail := func(err error) (*Backup, error) { return nil, &storage.Error{Op: "backup", Path: dir, Err: err} }
 	if err := vacant(dir); err != nil {
-		return fail(err)
+		return nil, &storage.Error{Op: "backup", Path: dir, Err: err, Hint: "nothing was written; name a folder that is empty or does not exist yet"}
 	}
 	partial, err := beside(dir)
 	if err != nil {

@@ -314,10 +314,20 @@ func (f *folder) fail(err error) error {
 // engineFail explains an error of the engine about the folder's files.
 func (f *folder) engineFail(err error) error {
 	if damaged(err) {
-		return f.damage(err)
+		return f.damage(legible{err})
 	}
 	return f.fail(err)
 }
+
+// legible is an error of the engine for people: without the line that stands for what the
+// engine tells itself of the damage.
+type legible struct{ error }
+
+func (l legible) Error() string {
+	return strings.ReplaceAll(l.error.Error(), "\n<corruption detail carrier>", "")
+}
+
+func (l legible) Unwrap() error { return l.error }
 
 // missing is the error for who wants to look at a store that is not there.
 func (f *folder) missing() error {

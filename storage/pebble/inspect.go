@@ -75,7 +75,12 @@ func Inspect(ctx context.Context, o Options, found func(storage.Finding)) (*Stor
 		}
 		return nil, err
 	}
-	if boot := s.backend.boot - 1; boot < w.boot { // a store that is open for reading counts itself
+	if s.backend.unnumbered {
+		found(storage.Finding{
+			Severity: storage.Damage, About: "the store", What: "the rows that say in which format it is, and how often it was opened, can't be read",
+			Lost: "what the findings about tables and objects say; and no host starts without these rows", Do: restoreAdvice,
+		})
+	} else if boot := s.backend.boot - 1; boot < w.boot { // a store that is open for reading counts itself
 		found(storage.Finding{
 			Severity: storage.Damage, About: "the log",
 			What: fmt.Sprintf("the store had been opened %d times, and its rows know of %d", w.boot, boot),
@@ -269,7 +274,7 @@ func (s *Store) inspectTables(ctx context.Context, found func(storage.Finding)) 
 			seen[name] = true
 			s.tables.count++
 			s.tables.bytes += int64(t.Size)
-			err := s.inspectTable(ctx, name)
+			err := s.inspectTable(ctx, name, t)
 			if err == nil {
 				continue
 			}
@@ -311,7 +316,7 @@ func keyName(k []byte) string {
 	return fmt.Sprintf("key %q", k)
 }
 
-func (s *Store) inspectTable(ctx context.Context, name string) error {
+func (s *Store) inspectTable(ctx context.Context, name string, t pebble.SSTableInfo) error {
 	file, err := s.folder.fs.Open(s.folder.fs.PathJoin(s.folder.dir, name))
 	if err != nil {
 		return err
@@ -320,7 +325,9 @@ func (s *Store) inspectTable(ctx context.Context, name string) error {
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	r, err := sstable.NewReader(ctx, readable, sstable.ReaderOptions{Comparer: pebble.DefaultComparer, Filters: map[string]pebble.FilterPolicy{bloom.FilterPolicy(bloomBits).Name(): bloom.FilterPolicy(bloomBits)}})
+	o := sstable.ReaderOptions{Comparer: pebble.DefaultComparer, Filters: map[string]pebble.FilterPolicy{bloom.FilterPolicy(bloomBits).Name(): bloom.FilterPolicy(bloomBits)}}
+	o.CacheOpts.FileNum = t.BackingSSTNum // its errors name it
+	r, err := sstable.NewReader(ctx, readable, o)
 	if err != nil {
 		return err // it has closed the file
 	}

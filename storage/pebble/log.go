@@ -60,8 +60,9 @@ func gaveUp(p any) error {
 	panic(p)
 }
 
-// events tells of what an operator has to know: the disk does not keep up, or fails.
-func events(log *slog.Logger, debug pebble.Logger) *pebble.EventListener {
+// events tells of what an operator has to know: the disk does not keep up, or fails. failed
+// is called when a flush or a compaction has failed, with locks of the engine held.
+func events(log *slog.Logger, debug pebble.Logger, failed func()) *pebble.EventListener {
 	var stalled time.Time // stalls begin and end under one lock of Pebble's
 	again := newRepeated(log, time.Now)
 	told := pebble.EventListener{
@@ -79,7 +80,8 @@ func events(log *slog.Logger, debug pebble.Logger) *pebble.EventListener {
 			log.Warn("the disk is nearly full", "avail_bytes", i.AvailBytes, "total_bytes", i.TotalBytes)
 		},
 		BackgroundError: func(err error) {
-			again.error("a flush or a compaction failed, and will be tried again", "err", err)
+			failed()
+			again.error("a flush or a compaction failed, and will be tried again", "err", legible{err})
 		},
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			again.error("the store is damaged; kalpa check says what is lost and what to do", "path", i.Path, "err", i.Details)

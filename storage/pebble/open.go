@@ -176,10 +176,11 @@ func open(o Options, f *folder) (_ *Store, err error) {
 			err = errors.Join(err, b.db.Close())
 		}
 	}()
-	if err := b.checkFormat(f); err != nil {
-		return nil, err
+	err = b.checkFormat(f)
+	if err == nil {
+		err = b.checkBoot(f, was)
 	}
-	if err := b.checkBoot(f, was); err != nil {
+	if b.unnumbered = o.unwitnessed && errors.Is(err, storage.ErrDamaged); err != nil && !b.unnumbered {
 		return nil, err
 	}
 	if o.Durability != storage.Relaxed && !o.ReadOnly {
@@ -216,11 +217,12 @@ func open(o Options, f *folder) (_ *Store, err error) {
 
 func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
 	log := engineLog{log: o.Logger, fail: b.failed}
+	c := newCompactions()
 	opts := &pebble.Options{
 		FS:                          o.FS,
 		Lock:                        f.lock,
 		Logger:                      log,
-		EventListener:               events(o.Logger, log),
+		EventListener:               events(o.Logger, log, c.failed),
 		ReadOnly:                    o.ReadOnly,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memTableSize,
@@ -230,6 +232,7 @@ func engineOptions(o Options, f *folder, b *backend) *pebble.Options {
 		// Spread the writing of tables, so that it does not delay the log's fsync.
 		BytesPerSync: 1 << 20,
 	}
+	opts.Experimental.CompactionScheduler = c
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
 	}
@@ -254,7 +257,7 @@ func (b *backend) checkFormat(f *folder) error {
 	v, err := b.get(storage.FormatKey)
 	switch {
 	case err != nil:
-		return f.fail(err)
+		return f.engineFail(err)
 	case v == nil && b.readOnly:
 	case v == nil:
 		v := binary.BigEndian.AppendUint32(nil, storage.FormatVersion)

@@ -54,7 +54,6 @@ func TestMain(m *testing.M) {
 // disk of its log failed, or the process that was simulated is gone.
 var engines = func() (options []goleak.Option) {
 	for _, f := range []string{
-		".(*ConcurrencyLimitScheduler).periodicGranter",
 		".openCleanupManager.func1",
 		"/internal/genericcache.(*shard[...]).releaseLoop",
 		"/record.NewLogWriter.func2",
@@ -63,7 +62,8 @@ var engines = func() (options []goleak.Option) {
 	} {
 		options = append(options, goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2"+f))
 	}
-	return options
+	// What the engine would end as it is closed.
+	return append(options, goleak.IgnoreAnyFunction("github.com/kalpahost/kalpa/storage/pebble.(*compactions).run"))
 }()
 
 func exitOn(err error) {

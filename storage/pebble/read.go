@@ -25,7 +25,7 @@ func failed(op string, id storage.ID, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &storage.Error{Op: op, ID: id, Err: err}
+	return &storage.Error{Op: op, ID: id, Err: legible{err}}
 }
 
 // Get implements storage.Store.

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// A damaged table is met with each attempt at compacting it, and the engine makes
-// hundreds of them a second. So what is said again is said once in sayAgain, and that it
-// was is counted.
+// A damaged table is met with each attempt at compacting it, and with each read of its
+// rows. So what is said again is said once in sayAgain, and that it was is counted.
 const (
 	sayAgain = time.Minute
 	// mostSaid bounds what is remembered of what was said.

@@ -257,7 +257,7 @@ func (f *folder) bear(w witness) error {
 func (b *backend) checkBoot(f *folder, was witness) error {
 	boot, err := b.lastBoot()
 	if err != nil {
-		return f.fail(err)
+		return f.engineFail(err)
 	}
 	if boot < was.boot {
 		e := f.damage(fmt.Errorf("the log has lost what was acknowledged: the store had been opened %d times, and its rows know of %d", was.boot, boot))

@@ -68,7 +68,7 @@ function about(o) {
 function tiles(o) {
   const r = o.requests, lost = r.outcomes.lost ?? 0;
   const all = [
-    ["resident runtimes", count(o.resident)],
+    ["resident", count(o.resident), "sessions that have a runtime"],
     ["in memory", count(Object.values(o.in_memory).reduce((a, b) => a + b, 0)), Object.entries(o.in_memory).map(([k, n]) => k + " " + count(n)).join("\n")],
     ["requests / s", short(r.rate), "over the last minute"],
     ["latency p50", r.latency.p50 ? took(r.latency.p50) : "–", "over the last minute"],

@@ -5,8 +5,8 @@ import { bytes, hostNow, plural, setTime, time, took } from "./format.js";
 import { every } from "./events.js";
 import { failure } from "./trouble.js";
 
-const kinds = { running: "good", idle: "", crash_loop: "bad" };
-const words = { crash_loop: "crash loop" };
+const kinds = { running: "good", idle: "", crash_loop: "bad", cannot_start: "bad" };
+const words = { crash_loop: "crash loop", cannot_start: "can't start" };
 
 export function servers(list) {
   const where = $("#servers");
@@ -30,16 +30,19 @@ export function servers(list) {
 const make = s => h("tbody", {},
   h("tr", {}, h("th", { scope: "row" }, s.name), h("td", {}, h("span", { class: "pill" })), h("td", { class: "number" }), h("td", { class: "number" }),
     h("td", { class: "runs" }, h("code", {}), h("div", { class: "about" }, s.url ?? ""))),
+  h("tr", { class: "exits problem" }, h("td", { colspan: 5 }, h("p"))),
   h("tr", { class: "exits" }, h("td", { colspan: 5 }, h("details", {}, h("summary", {}), h("div", {})))));
 
 function update(body, s) {
-  const [row, exits] = body.rows;
+  const [row, problem, exits] = body.rows;
   text(row.cells[1].firstChild, words[s.state] ?? s.state).className = "pill " + (kinds[s.state] ?? "");
   text(row.cells[2], String(s.resident));
   text(row.cells[3], s.memory ? bytes(s.memory) : "–");
   const runs = row.cells[4].firstChild;
   text(runs, s.runs ?? "");
   runs.title = s.runs ?? "";
+  problem.hidden = !s.problem;
+  text(problem.querySelector("p"), s.problem ?? "");
   const last = s.exits?.at(-1);
   exits.hidden = !last;
   if (!last) return;
