@@ -54,6 +54,7 @@ type reading struct {
 type pacer struct {
 	last      reading
 	collected reading // the first after the last collection
+	most      uint64  // that was live since the last rest, in bytes
 	percent   int     // GOGC as it is
 	steady    bool    // a load goes on that leaves nothing behind
 	quiet     bool    // nothing was going on before the last look
@@ -63,20 +64,22 @@ type pacer struct {
 // look decides what GOGC should be, and whether to give back what is not in use.
 func (p *pacer) look(now reading) (percent int, giveBack bool) {
 	quiet := now.allocated-p.last.allocated < resting
+	rests := quiet && p.quiet // a pause is no rest
 	if !quiet {
 		p.given = false
 	}
 	if now.live != p.collected.live {
-		p.steady = now.live < p.collected.live+(now.allocated-p.collected.allocated)/staying
-		p.collected = now
+		p.steady = now.live < p.most+(now.allocated-p.collected.allocated)/staying
+		p.collected, p.most = now, max(now.live, p.most)
 	}
-	p.steady = p.steady && !quiet
+	if rests {
+		p.most, p.steady = now.live, false
+	}
 	percent = p.percent
 	if want := gogc(now.live, p.floor()); want*4 < percent*3 || want*3 > percent*4 { // a change stops the world
 		percent = want
 	}
-	// Twice in a row: a pause is no rest.
-	giveBack = quiet && p.quiet && !p.given && now.held > now.live+min(max(now.live/worth, leastWorth), mostWorth)
+	giveBack = rests && !p.given && now.held > now.live+min(max(now.live/worth, leastWorth), mostWorth)
 	p.given = p.given || giveBack
 	p.last, p.percent, p.quiet = now, percent, quiet
 	return percent, giveBack
