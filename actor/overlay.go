@@ -13,7 +13,7 @@ import (
 // the object reads the store through it and so sees its own writes.
 type overlay struct {
 	cleared bool              // the store's own rows are gone, or there were none
-	rows    map[string][]byte // nil: deleted
+	rows    map[string][]byte // a nil value: deleted
 }
 
 // overlayOf is that of batches; fresh: the store has nothing of the object.
@@ -21,7 +21,7 @@ func overlayOf(batches []*storage.Batch, fresh bool) *overlay {
 	if len(batches) == 0 && !fresh {
 		return nil
 	}
-	o := &overlay{cleared: fresh, rows: map[string][]byte{}}
+	o := &overlay{cleared: fresh}
 	for _, b := range batches {
 		if b.Clear {
 			o.clear()
@@ -46,13 +46,20 @@ func (o *overlay) put(key string, value []byte) {
 	if value == nil {
 		value = []byte{}
 	}
-	o.rows[key] = value
+	o.set(key, value)
 }
 
 func (o *overlay) delete(key string) {
 	if o != nil {
-		o.rows[key] = nil
+		o.set(key, nil)
 	}
+}
+
+func (o *overlay) set(key string, value []byte) {
+	if o.rows == nil {
+		o.rows = map[string][]byte{}
+	}
+	o.rows[key] = value
 }
 
 func (o *overlay) clear() {
@@ -74,8 +81,11 @@ func (o *overlay) get(ctx context.Context, s storage.Store, id storage.ID, key s
 // list reads through the overlay as it is now: what is written while the rows are
 // ranged over is not among them.
 func (o *overlay) list(ctx context.Context, s storage.Store, id storage.ID, r storage.Range) iter.Seq2[storage.Entry, error] {
-	if o == nil {
+	switch {
+	case o == nil:
 		return s.List(ctx, id, r)
+	case o.cleared && len(o.rows) == 0:
+		return nothing
 	}
 	before := strings.Compare
 	if r.Reverse {
@@ -129,3 +139,5 @@ func (o *overlay) list(ctx context.Context, s storage.Store, id storage.ID, r st
 		}
 	}
 }
+
+func nothing(func(storage.Entry, error) bool) {}

@@ -180,6 +180,18 @@ func (t *Turn) Put(key string, value []byte) {
 	b.Puts = append(b.Puts, storage.Entry{Key: key, Value: value})
 }
 
+// PutAll is Put for each of some rows.
+func (t *Turn) PutAll(rows []storage.Entry) {
+	if len(rows) == 0 {
+		return
+	}
+	b := t.write()
+	b.Puts = slices.Grow(b.Puts, len(rows))
+	for i := range rows {
+		t.Put(rows[i].Key, rows[i].Value)
+	}
+}
+
 // Delete deletes a row.
 func (t *Turn) Delete(key string) {
 	b := t.write()

@@ -89,9 +89,9 @@ var (
 	dateHeader    = regexp.MustCompile(`(?m)^Date: .*$`)
 	// A body has a length or comes in chunks, as it was flushed.
 	framing = regexp.MustCompile(`(?m)^(Content-Length: \d+|Transfer-Encoding: chunked)\n`)
-	// A session's id is 26 characters, a stream's 13 and a letter; the epoch of an
+	// A session's id is 33 characters, a stream's 13 and a letter; the epoch of an
 	// event is the host's boot and a counter.
-	mintedSession = regexp.MustCompile(`(?m)^Mcp-Session-Id: [a-z2-7]{26}$`)
+	mintedSession = regexp.MustCompile(`(?m)^Mcp-Session-Id: [a-z2-7]{33}$`)
 	mintedEvent   = regexp.MustCompile(`(?m)^id: [pg][a-z2-7]{13}\.[0-9a-z]+\.`)
 )
 

@@ -56,7 +56,7 @@ func Fill(ctx context.Context, dir string, m Model, n int) ([]string, error) {
 		for w := range writers {
 			wg.Go(func() {
 				for i := w; i < n && errs[w] == nil; i += writers {
-					ids[i] = session.NewID()
+					ids[i] = session.NewID(time.UnixMilli(int64(i)))
 					errs[w] = m.put(ctx, s, ids[i], time.Duration(i)*time.Millisecond)
 				}
 			})

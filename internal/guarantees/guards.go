@@ -160,7 +160,7 @@ var guards = []Guard{
 	},
 	{
 		"what clients have is written down although resets follow each other (I1)", "mcp/session TestConfirmedFlushIsWrittenDownBetweenResets",
-		"mcp/session/object.go", "Start", "obj.s.tidy(&o)", "",
+		"mcp/session/object.go", "Start", "obj.s.tidy(o)", "",
 	},
 }
 

@@ -1,10 +1,13 @@
 // Package pace sets the pace of the garbage collector, for a host whose heap is small
-// under a high load, or large and at rest.
+// under a high load, grows, or is large and at rest.
 //
 // Go collects when the heap has doubled, whatever it is. A host with a live heap of ten
 // MB that serves tens of thousands of requests a second does so many times a second, and
-// [Floor] lets it take that much before it does. And what a burst has left behind stays
-// with the process for minutes, while nothing needs it: at rest it is given back, once.
+// [Floor] lets it take that much before it does. Where much of what is allocated stays, as
+// when sessions are opened, garbage lies between it, and its places are too small to be
+// given back: there is less of them where collections are closer, and [Growing] is what
+// may come up then. And what a burst has left behind stays with the process for minutes,
+// while nothing needs it: at rest it is given back, once.
 //
 // Who sets GOGC or GOMEMLIMIT has decided, and is left alone.
 package pace
@@ -18,12 +21,21 @@ import (
 )
 
 const (
-	// Floor is what may come up in garbage before the first collection, in bytes.
-	Floor = 32 << 20
+	// Floor is what may come up in garbage before a collection while a load goes on that
+	// leaves nothing behind, in bytes; Growing is the same at all other times.
+	Floor   = 32 << 20
+	Growing = 8 << 20
 	// usual is GOGC where the live heap is larger than that: what Go has by default.
 	usual = 100
-	// least is what is worth to be given back, in bytes: that costs a collection.
-	least = 16 << 20
+	// staying is the part of what is allocated, one in so many, that stays where the heap
+	// grows.
+	staying = 16
+	// worth is the part of what is live, one in so many, that is worth to be given back:
+	// that costs a collection. It is never less than leastWorth nor more than mostWorth, in
+	// bytes.
+	worth      = 4
+	leastWorth = 2 << 20
+	mostWorth  = 16 << 20
 	// resting is what a host allocates in a look's time at rest, in bytes: sweeps, health
 	// checks.
 	resting = 1 << 20
@@ -35,37 +47,54 @@ const (
 type reading struct {
 	allocated uint64 // since the process began
 	live      uint64 // what the last collection has left
-	held      uint64 // of the heap's memory: what the system has given and not got back
+	held      uint64 // what is live, garbage, or free and not given back
 }
 
 // pacer decides. It keeps what it has seen at the last look.
 type pacer struct {
-	last    reading
-	percent int  // GOGC as it is
-	quiet   bool // nothing was going on before the last look
-	given   bool // back, since something was going on
+	last      reading
+	collected reading // the first after the last collection
+	most      uint64  // that was live since the last rest, in bytes
+	percent   int     // GOGC as it is
+	steady    bool    // a load goes on that leaves nothing behind
+	quiet     bool    // nothing was going on before the last look
+	given     bool    // back, since something was going on
 }
 
 // look decides what GOGC should be, and whether to give back what is not in use.
 func (p *pacer) look(now reading) (percent int, giveBack bool) {
-	percent = p.percent
-	if want := gogc(now.live); want*4 < percent*3 || want*3 > percent*4 { // a change stops the world
-		percent = want
-	}
 	quiet := now.allocated-p.last.allocated < resting
+	rests := quiet && p.quiet // a pause is no rest
 	if !quiet {
 		p.given = false
 	}
-	// Twice in a row: a pause is no rest.
-	giveBack = quiet && p.quiet && !p.given && now.held > now.live+least
+	if now.live != p.collected.live {
+		p.steady = now.live < p.most+(now.allocated-p.collected.allocated)/staying
+		p.collected, p.most = now, max(now.live, p.most)
+	}
+	if rests {
+		p.most, p.steady = now.live, false
+	}
+	percent = p.percent
+	if want := gogc(now.live, p.floor()); want*4 < percent*3 || want*3 > percent*4 { // a change stops the world
+		percent = want
+	}
+	giveBack = rests && !p.given && now.held > now.live+min(max(now.live/worth, leastWorth), mostWorth)
 	p.given = p.given || giveBack
 	p.last, p.percent, p.quiet = now, percent, quiet
 	return percent, giveBack
 }
 
-// gogc has the heap grow by Floor, or double if that is more.
-func gogc(live uint64) int {
-	return int(max(usual, Floor*100/max(live, 4<<20))) //nolint:gosec // at most 800
+func (p *pacer) floor() uint64 {
+	if p.steady {
+		return Floor
+	}
+	return Growing
+}
+
+// gogc has the heap grow by floor, or double if that is more.
+func gogc(live, floor uint64) int {
+	return int(max(usual, floor*100/max(live, 4<<20))) //nolint:gosec // at most 800
 }
 
 // Start paces the collector until stop is called, which waits for the end and puts
@@ -77,9 +106,10 @@ func Start() (stop func()) {
 	ending, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		was := debug.SetGCPercent(gogc(0))
+		first := gogc(0, Growing)
+		was := debug.SetGCPercent(first)
 		defer debug.SetGCPercent(was)
-		p := pacer{percent: gogc(0)}
+		p := pacer{percent: first}
 		look := time.NewTicker(every)
 		defer look.Stop()
 		for {
@@ -107,11 +137,11 @@ func Start() (stop func()) {
 func read() reading {
 	all := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"},
-		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 	}
 	metrics.Read(all)
 	return reading{
 		allocated: all[0].Value.Uint64(), live: all[1].Value.Uint64(),
-		held: all[2].Value.Uint64() + all[3].Value.Uint64() + all[4].Value.Uint64(),
+		held: all[2].Value.Uint64() + all[3].Value.Uint64(),
 	}
 }

@@ -13,34 +13,50 @@ const mb = 1 << 20
 
 func TestGOGC(t *testing.T) {
 	for live, want := range map[uint64]int{0: 800, 4 * mb: 800, 8 * mb: 400, 16 * mb: 200, 32 * mb: 100, 33 * mb: 100, 1 << 40: 100} {
-		if got := gogc(live); got != want {
+		if got := gogc(live, Floor); got != want {
 			t.Errorf("with %d bytes live GOGC is %d, want %d", live, got, want)
+		}
+	}
+	for live, want := range map[uint64]int{0: 200, 4 * mb: 200, 8 * mb: 100, 16 * mb: 100} {
+		if got := gogc(live, Growing); got != want {
+			t.Errorf("with %d bytes live in a heap that grows GOGC is %d, want %d", live, got, want)
 		}
 	}
 }
 
 // TestLook: each line is a look.
 func TestLook(t *testing.T) {
-	p := pacer{percent: 800}
+	p := pacer{percent: 200}
 	for i, at := range []struct {
 		allocated, live, held uint64
 		percent               int
 		giveBack              bool
 		why                   string
 	}{
-		{10 * mb, 4 * mb, 40 * mb, 800, false, "it begins"},
-		{900 * mb, 8 * mb, 40 * mb, 400, false, "a load comes"},
-		{1800 * mb, 9 * mb, 40 * mb, 400, false, "the live heap changes a little, and the pace does not"},
-		{2700 * mb, 150 * mb, 320 * mb, 100, false, "it grows"},
-		{2700 * mb, 150 * mb, 320 * mb, 100, false, "a pause"},
-		{2800 * mb, 150 * mb, 320 * mb, 100, false, "is no rest"},
-		{2800 * mb, 150 * mb, 320 * mb, 100, false, "a rest begins"},
-		{2800*mb + 1, 150 * mb, 320 * mb, 100, true, "and is one"},
-		{2800*mb + 2, 150 * mb, 180 * mb, 100, false, "what could not be given back is not asked for again"},
-		{2801*mb + 2, 150 * mb, 180 * mb, 100, false, "something happens"},
-		{2801*mb + 3, 150 * mb, 165 * mb, 100, false, "it rests again"},
-		{2801*mb + 4, 150 * mb, 165 * mb, 100, false, "and there is next to nothing to give"},
-		{2801*mb + 5, 150 * mb, 167 * mb, 100, true, "until there is"},
+		{10 * mb, 2 * mb, 4 * mb, 200, false, "it begins"},
+		{60 * mb, 8 * mb, 16 * mb, 100, false, "a load comes, and the heap grows with it"},
+		{110 * mb, 9 * mb, 17 * mb, 355, false, "and then it does not"},
+		{150 * mb, 9 * mb, 35 * mb, 355, false, "no collection says anything new"},
+		{200 * mb, 8 * mb, 40 * mb, 355, false, "the live heap changes a little, and the pace does not"},
+		{205 * mb, 9 * mb, 40 * mb, 355, false, "it has been that much before"},
+		{300 * mb, 20 * mb, 40 * mb, 100, false, "sessions are opened"},
+		{400 * mb, 30 * mb, 60 * mb, 100, false, "more of them"},
+		{500 * mb, 20 * mb, 60 * mb, 160, false, "they go"},
+		{510 * mb, 24 * mb, 60 * mb, 160, false, "and come again: there are places for them"},
+		{2800 * mb, 180 * mb, 320 * mb, 100, false, "a large load"},
+		{2800 * mb, 180 * mb, 320 * mb, 100, false, "a pause"},
+		{2900 * mb, 150 * mb, 320 * mb, 100, false, "is no rest"},
+		{2900 * mb, 150 * mb, 320 * mb, 100, false, "a rest begins"},
+		{2900*mb + 1, 150 * mb, 320 * mb, 100, true, "and is one"},
+		{2900*mb + 2, 150 * mb, 180 * mb, 100, false, "what could not be given back is not asked for again"},
+		{2902 * mb, 150 * mb, 180 * mb, 100, false, "something happens"},
+		{2902*mb + 1, 150 * mb, 165 * mb, 100, false, "it rests again"},
+		{2902*mb + 2, 150 * mb, 165 * mb, 100, false, "and there is next to nothing to give"},
+		{2902*mb + 3, 150 * mb, 167 * mb, 100, true, "until there is"},
+		{3100 * mb, 8 * mb, 24 * mb, 400, false, "nearly all of it is gone"},
+		{3100*mb + 1, 8 * mb, 9 * mb, 400, false, "a pause"},
+		{3100*mb + 2, 8 * mb, 9 * mb, 100, false, "at rest, what comes next may stay"},
+		{3100*mb + 3, 8 * mb, 11 * mb, 100, true, "of a small heap less is worth it"},
 	} {
 		percent, giveBack := p.look(reading{at.allocated, at.live, at.held})
 		if percent != at.percent || giveBack != at.giveBack {

@@ -45,7 +45,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, caller session.Call
 		if !ms[0].Is("initialize") || ms[0].Kind() != wire.Request {
 			return missingSession(owes.id())
 		}
-		id = session.IDFrom(f.o.Text())
+		id = session.IDFrom(f.o.Text(), f.o.Clock.Now())
 	}
 	if owes != nil {
 		if no := f.stream(owes.id()); no != nil {

@@ -23,7 +23,7 @@ func (w *world) tryAs(subject string) error {
 	who := caller
 	who.Principal = mcp.Principal{Subject: subject}
 	p := &session.Post{Socket: sock, Caller: who, Stream: session.NewStream(), Create: true, Messages: []wire.Message{m}}
-	id := session.NewID()
+	id := session.NewID(time.Now())
 	if err := w.svc.Send(w.t.Context(), id, p); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func TestOpeningCostsThreeCommits(t *testing.T) {
 	fewest := 100
 	for range 5 {
 		before := commits()
-		c := &client{w, session.NewID()}
+		c := &client{w, session.NewID(time.Now())}
 		c.postAs(caller, true, initialize).wait()
 		c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`).wait()
 		fewest = min(fewest, commits()-before)
@@ -82,7 +82,7 @@ func TestCommitsOfManySessionsAreMerged(t *testing.T) {
 	t.Cleanup(w.shutdown)
 	var clients []*client
 	for range calls {
-		c := &client{w, session.NewID()}
+		c := &client{w, session.NewID(time.Now())}
 		c.postAs(caller, true, initialize).wait()
 		clients = append(clients, c)
 	}

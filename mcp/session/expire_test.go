@@ -82,7 +82,7 @@ func TestExpiredInitializeLeavesNoRuntime(t *testing.T) {
 	} {
 		p := newPuppets(t, "", tune)
 		p.deaf = true
-		c := &client{p.world, session.NewID()}
+		c := &client{p.world, session.NewID(time.Now())}
 		l := c.postAs(caller, true, initialize)
 		p.nth(1).hears("initialize")
 		l.until("prime", func() bool { return len(l.frames) > 0 })

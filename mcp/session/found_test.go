@@ -18,7 +18,7 @@ func (c *client) object() storage.ID { return storage.ID{Class: session.Class, N
 func TestConfirmedFlushOutlivesAReset(t *testing.T) {
 	w := newWorld(t, nil)
 	w.version = unprimed.Version // its clients have no event id to resume from
-	c := &client{w, session.NewID()}
+	c := &client{w, session.NewID(time.Now())}
 	c.postAs(unprimed, true, strings.Replace(initialize, "2025-11-25", unprimed.Version, 1)).wait()
 	l := c.postAs(unprimed, false, call("7", "echo")).wait()
 	if !strings.Contains(l.text(), `"id":7,"result"`) {
@@ -77,7 +77,7 @@ func TestConfirmedFlushIsWrittenDownWhenNobodyComes(t *testing.T) {
 func TestConfirmedFlushOutlivesAFailedRead(t *testing.T) {
 	w := newWorld(t, nil)
 	w.version = unprimed.Version
-	c := &client{w, session.NewID()}
+	c := &client{w, session.NewID(time.Now())}
 	c.postAs(unprimed, true, strings.Replace(initialize, "2025-11-25", unprimed.Version, 1)).wait()
 	sock := session.NewSocket(0)
 	m, err := wire.Parse([]byte(call("7", "echo")))
@@ -110,7 +110,7 @@ func lostInitialize(t *testing.T) (*client, *session.Post, *link) {
 	t.Helper()
 	p := newPuppets(t, "", nil)
 	p.deaf = true
-	c := &client{p.world, session.NewID()}
+	c := &client{p.world, session.NewID(time.Now())}
 	m, err := wire.Parse([]byte(initialize))
 	if err != nil {
 		t.Fatal(err)

@@ -5,13 +5,32 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// NewID mints a session id: 26 visible ASCII characters, 130 random bits.
-func NewID() string { return IDFrom(rand.Text()) }
+// NewID mints a session id, as IDFrom does, with 130 random bits.
+func NewID(now time.Time) string { return IDFrom(rand.Text(), now) }
 
-// IDFrom makes a session id of a text as [rand.Text] returns it.
-func IDFrom(text string) string { return strings.ToLower(text) }
+// IDFrom makes a session id of a text as [rand.Text] returns it: 7 characters that say
+// when, and then the text. Ids order as their times do, so that rows of sessions that are
+// opened one after the other lie beside each other: what is written next is where the
+// last was written, and not anywhere in the store.
+func IDFrom(text string, now time.Time) string {
+	var b [idTime]byte
+	for i, at := len(b)-1, now.UnixMilli()/idGrain; i >= 0; i, at = i-1, at>>5 {
+		b[i] = ordered[at&31]
+	}
+	return string(b[:]) + strings.ToLower(text)
+}
+
+const (
+	idTime = 7 // characters
+	// idGrain is how exact the time in an id is, in milliseconds. It begins again after
+	// 2^35 of them, 69 years.
+	idGrain = 64
+	// ordered are the characters of an id, in the order of their bytes.
+	ordered = "234567abcdefghijklmnopqrstuvwxyz"
+)
 
 // NewStream mints a stream id, unique in its session: 13 characters, 65 random bits.
 func NewStream() string { return StreamFrom(rand.Text()) }

@@ -42,15 +42,16 @@ func (obj *object) Start(t *actor.Turn) error {
 		}
 		return LostTo(obj.svc.host.EndedBy(epoch))
 	}
-	var o out
-	if err := obj.s.load(t, why, t.Now(), &o); err != nil {
+	o := newOut()
+	defer o.release()
+	if err := obj.s.load(t, why, t.Now(), o); err != nil {
 		return err
 	}
 	for _, e := range obj.svc.confirmed.of(obj.s.id) {
-		obj.s.step(&Flushed{Event: e.String()}, t.Now(), &o)
+		obj.s.step(&Flushed{Event: e.String()}, t.Now(), o)
 	}
-	obj.s.tidy(&o) // at once: resets that follow each other must not put it off
-	return obj.apply(t, &o)
+	obj.s.tidy(o) // at once: resets that follow each other must not put it off
+	return obj.apply(t, o)
 }
 
 // Reclaim implements [actor.Reclaimer].
@@ -95,9 +96,10 @@ func (obj *object) Handle(t *actor.Turn, event any) {
 	if m, ok := event.(fromRuntime); ok {
 		defer obj.handled(m)
 	}
-	var o out
-	obj.s.step(event, t.Now(), &o)
-	if err := obj.apply(t, &o); err != nil {
+	o := newOut()
+	defer o.release()
+	obj.s.step(event, t.Now(), o)
+	if err := obj.apply(t, o); err != nil {
 		t.Abort(err)
 	}
 	if _, rests := event.(tidy); rests {
@@ -112,10 +114,11 @@ func (obj *object) handled(m fromRuntime) {
 }
 
 func (obj *object) Alarm(t *actor.Turn, _ alarm.Info, done func(*actor.Turn, error)) {
-	var o out
+	o := newOut()
+	defer o.release()
 	about, known := obj.place(t), obj.s.meta != nil // the step may end what is left of it
-	obj.s.step(ring{}, t.Now(), &o)
-	err := obj.apply(t, &o)
+	obj.s.step(ring{}, t.Now(), o)
+	err := obj.apply(t, o)
 	if err != nil {
 		t.Abort(err) // what the step has decided is in memory, and would never be done
 	} else if known && obj.svc.watcher.Load() != nil {
@@ -160,11 +163,11 @@ func (obj *object) apply(t *actor.Turn, o *out) error {
 		for _, k := range o.deletes {
 			t.Delete(k)
 		}
-		for _, e := range o.puts {
-			t.Put(e.Key, e.Value)
-		}
+		t.PutAll(o.puts)
 		reads, trims := o.reads, o.trims
-		o.puts, o.deletes, o.reads, o.trims, o.clear = nil, nil, nil, nil, false
+		clear(o.puts)
+		clear(o.deletes)
+		o.puts, o.deletes, o.reads, o.trims, o.clear = o.puts[:0], o.deletes[:0], nil, nil, false
 		for _, tr := range trims {
 			if err := obj.trim(t, tr); err != nil {
 				return err

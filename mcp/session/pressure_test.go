@@ -135,7 +135,7 @@ func TestPressureTakesNoRuntimeThatIsNeeded(t *testing.T) {
 				b.post(call("1", "hang"))
 				o.within(5*time.Second, "both have begun", func() bool { return o.saw("hang") == 2 })
 			}
-			c := &client{o.world, session.NewID()}
+			c := &client{o.world, session.NewID(time.Now())}
 			l := c.postAs(caller, true, initialize).wait()
 			if actor.CauseOf(l.end.Err) != actor.MemoryLimit || !strings.Contains(l.end.Err.Error(), c.id+" asked for") {
 				t.Errorf("got %s, and then %v", l.text(), l.end.Err)

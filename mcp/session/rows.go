@@ -105,6 +105,15 @@ func parseEventKey(key string) (e EventID, err error) {
 
 func heldKey(n uint64) string { return fmt.Sprintf("%s%08x", prefixHeld, n) }
 
+// encodeTime is encode for what is written most often.
+func encodeTime(t time.Time) []byte {
+	b, err := t.MarshalJSON()
+	if err != nil {
+		panic("session: " + err.Error()) // only the years that clocks show
+	}
+	return b
+}
+
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -521,7 +521,7 @@ func TestFreshGetAnswersForTheDeadOnlyRuleL(t *testing.T) {
 // (m) What is sent to a session that does not exist activates no object.
 func TestUnknownSessionActivatesNothingRuleM(t *testing.T) {
 	w := newWorld(t, nil)
-	id := session.NewID()
+	id := session.NewID(time.Now())
 	m, err := wire.Parse([]byte(call("1", "echo")))
 	if err != nil {
 		t.Fatal(err)

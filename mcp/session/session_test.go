@@ -126,7 +126,7 @@ func TestChangedVersionFailsTheBuildAndWhatWaits(t *testing.T) {
 func TestBuildFailureIsToldAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.buildErr = errors.New("exec: no-such-command: not found")
-	c := &client{w, session.NewID()}
+	c := &client{w, session.NewID(time.Now())}
 	got := c.postAs(caller, true, initialize).wait()
 	if !strings.Contains(got.text(), "no-such-command") || got.end.Kind != session.Final {
 		t.Fatalf("got %s", got.text())

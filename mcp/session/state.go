@@ -7,7 +7,6 @@ import (
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/seams"
 	"github.com/kalpahost/kalpa/mcp/wire"
-	"github.com/kalpahost/kalpa/storage"
 )
 
 // state is a session in memory: what storage holds, and what a runtime and open
@@ -139,20 +138,6 @@ func (st *stream) row() streamRow {
 	return r
 }
 
-// out is what a step yields: a batch, what to read before it is sealed, and what
-// to do once it is durable.
-type out struct {
-	puts    []storage.Entry
-	deletes []string
-	clear   bool
-	reads   []read
-	trims   []trim
-	effects []effect
-	moved   int64 // bytes moved to the GET stream
-	settled []settlement
-	again   int64 // lost calls that are run again
-}
-
 // read asks for a page of a stream's events after a position; the driver answers
 // with a page event in the same turn.
 type read struct {
@@ -174,17 +159,6 @@ type trim struct {
 	st    *stream
 	upto  EventID
 	whole bool
-}
-
-func (o *out) put(key string, value []byte) {
-	o.puts = append(o.puts, storage.Entry{Key: key, Value: value})
-}
-func (o *out) delete(key string) { o.deletes = append(o.deletes, key) }
-func (o *out) do(e effect)       { o.effects = append(o.effects, e) }
-
-// settle notes the end of a request; answer is zero when it was taken back.
-func (o *out) settle(r *owed, answer wire.Message) {
-	o.settled = append(o.settled, settlement{r.Method, r.Tool, r.At, answer, r.lost})
 }
 
 // effect is something to do when the batch is durable.

@@ -132,7 +132,7 @@ func (s *state) activity(now time.Time, o *out) {
 	s.active = now
 	if d := now.Sub(s.activeStored); d < 0 || d >= activityGrain {
 		s.activeStored = now
-		o.put(keyActivity, encode(now))
+		o.put(keyActivity, encodeTime(now))
 	}
 }
 

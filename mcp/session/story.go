@@ -95,7 +95,7 @@ func (s *story) settle(err error) {
 	if err != nil {
 		outcome = "failed"
 	}
-	s.t.builds.Add(context.Background(), 1, s.at.labels(labelOutcome.String(outcome)))
+	s.t.builds.Add(context.Background(), 1, s.t.labelsOf(residency{s.at, outcome})...)
 	is := s.is
 	is.Kind = RuntimeBuilt
 	if err != nil {

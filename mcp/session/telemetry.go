@@ -56,6 +56,28 @@ func (p place) labels(more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(more, labelIsolate.String(strconv.Itoa(p.isolate)), labelServer.String(p.server))...))
 }
 
+// residency is a place in metrics that say more of it: the outcome of a build, or nothing.
+type residency struct {
+	place
+	outcome string
+}
+
+// labelsOf are the labels of a place, which are made once: there are few of them.
+func (t *telemetry) labelsOf(r residency) []metric.AddOption {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all, known := t.places[r]
+	if !known {
+		var more []attribute.KeyValue
+		if r.outcome != "" {
+			more = append(more, labelOutcome.String(r.outcome))
+		}
+		all = []metric.AddOption{r.labels(more...)}
+		t.places[r] = all
+	}
+	return all
+}
+
 // telemetry is the instruments of a service. Steps know nothing of them: the
 // driver uses them, on what a step has yielded.
 type telemetry struct {
@@ -71,6 +93,7 @@ type telemetry struct {
 	mu        sync.Mutex
 	residents map[int]int64 // by isolate
 	labels    map[series]seriesLabels
+	places    map[residency][]metric.AddOption
 }
 
 // buckets of request durations, in seconds: the convention's.
@@ -83,7 +106,7 @@ func newTelemetry(c clock.Clock, tp trace.TracerProvider, mp metric.MeterProvide
 	if mp == nil {
 		mp = otel.GetMeterProvider()
 	}
-	t := &telemetry{clock: c, tracer: tp.Tracer(scope), residents: map[int]int64{}, labels: map[series]seriesLabels{}}
+	t := &telemetry{clock: c, tracer: tp.Tracer(scope), residents: map[int]int64{}, labels: map[series]seriesLabels{}, places: map[residency][]metric.AddOption{}}
 	m := mp.Meter(scope)
 	note := func(e error) {
 		if err == nil {
@@ -133,9 +156,9 @@ func (t *telemetry) begin(p place) { t.gauge.Add(context.Background(), 0, p.labe
 
 // add moves the gauge of resident runtimes and returns that of the isolate.
 func (t *telemetry) add(p place, n int64) int64 {
+	t.gauge.Add(context.Background(), n, t.labelsOf(residency{place: p})...)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.gauge.Add(context.Background(), n, p.labels())
 	t.residents[p.isolate] += n
 	return t.residents[p.isolate]
 }

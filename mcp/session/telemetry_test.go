@@ -283,7 +283,7 @@ func TestBuildThatAResetCutsOffIsTold(t *testing.T) {
 			return nil, ctx.Err()
 		})
 	})
-	c := &client{o.world, session.NewID()}
+	c := &client{o.world, session.NewID(time.Now())}
 	c.postAs(caller, true, initialize)
 	<-asked
 	o.host.Reset(storage.ID{Class: session.Class, Name: c.id}, actor.Aborted, nil)
@@ -347,7 +347,7 @@ func TestGaugeIsTheNumberOfResidentsI9(t *testing.T) {
 	for i := range 24 {
 		all.Go(func() {
 			sock := session.NewSocket(0)
-			id := session.NewID()
+			id := session.NewID(time.Now())
 			m, _ := wire.Parse([]byte(initialize))
 			_ = o.svc.Send(context.Background(), id, &session.Post{Socket: sock, Caller: caller, Stream: session.NewStream(), Create: true, Messages: []wire.Message{m}})
 			time.Sleep(time.Duration(i*7%60) * time.Millisecond)

@@ -85,7 +85,7 @@ func TestARefusedInitializeLeavesNoSession(t *testing.T) {
 	a := o.open1()
 	one, _ := o.hang(a, 1), o.hang(a, 2)
 	for range 5 { // more often than there may be sessions
-		c := &client{o.world, session.NewID()}
+		c := &client{o.world, session.NewID(time.Now())}
 		o.full(c.postAs(caller, true, initialize))
 		row, err := o.store.Get(t.Context(), storage.ID{Class: session.Class, Name: c.id}, "meta")
 		if err != nil || row != nil {

@@ -265,7 +265,7 @@ func (c *client) get(after string) *link {
 
 func (w *world) open1() *client {
 	w.t.Helper()
-	c := &client{w, session.NewID()}
+	c := &client{w, session.NewID(time.Now())}
 	l := c.postAs(caller, true, initialize)
 	if got := l.wait().text(); !strings.Contains(got, `"id":0,"result"`) {
 		w.t.Fatalf("initialize: %s", got)
