@@ -144,7 +144,7 @@ var guards = []Guard{
 	},
 	{
 		"storms: no call is told twice, with no kill in between (I1)", "e2e TestStorm",
-		"mcp/session/object.go", "Start", "obj.s.step(&Flushed{Event: e.String()}, t.Now(), &o)", "_ = e",
+		"mcp/session/object.go", "Start", "obj.s.step(&Flushed{Event: e.String()}, t.Now(), o)", "_ = e",
 	},
 	{
 		"killed at any commit, `started: false` is a proof (rule i)", "e2e TestKilledAtEachCommitBoundary/child_2025-03-26_kill-before-commit",
