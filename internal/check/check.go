@@ -122,6 +122,7 @@ func (c *rows) skipped(last []byte, err error) (next []byte) {
 		place := max(storage.PlaceOf(last), storage.OfStore)
 		about, lost := "rows about the store", "the format, and how often it was opened"
 		switch place {
+		case storage.OfStore, storage.OfRows: // an object's rows are above
 		case storage.OfFences:
 			about, lost = "epochs of objects", "which objects there are, and their epochs: these objects can't be used any more"
 		case storage.OfIndex:
