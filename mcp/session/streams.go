@@ -161,8 +161,7 @@ func (s *state) attach(st *stream, sock *Socket, after EventID, now time.Time, o
 	s.bind(st, sock)
 	st.replaying, st.sent = true, after
 	if after.Epoch != 0 && (st.flushed.Stream == "" || st.flushed.Less(after)) && !st.last.Less(after) {
-		st.flushed, st.flushedAt = after, now // who holds an event's id has it
-		s.touch(st)
+		s.confirm(st, after, now, o) // who holds an event's id has it
 	}
 	o.do(openSocket{sock, Opening{Streaming: true}})
 	o.reads = append(o.reads, read{st: st, after: after, socket: sock})
@@ -241,9 +240,7 @@ func (s *state) told(st *stream, now time.Time, o *out) EventID {
 		o.settle(r, wire.Message{})
 	}
 	if st.last.Seq > 0 {
-		st.flushed, st.flushedAt = st.last, now
-		s.touch(st)
-		s.mark(st, now, o)
+		s.confirm(st, st.last, now, o)
 	} else {
 		s.finish(st, o)
 	}
@@ -520,11 +517,7 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 	case st.recalled:
 		st.flushed = e
 	case st.flushed.Stream == "" || st.flushed.Less(e):
-		st.flushed, st.flushedAt = e, now
-		s.touch(st)
-		if st.last.Seq > 0 {
-			s.mark(st, now, o)
-		}
+		s.confirm(st, e, now, o)
 	}
 	if st.replaying && !e.Less(st.pageEnd) && st.pageEnd.Stream != "" {
 		o.reads = append(o.reads, read{st: st, after: st.pageEnd, socket: st.socket})
@@ -532,6 +525,16 @@ func (s *state) onFlushed(f *Flushed, now time.Time, o *out) {
 	}
 	if st.done() && !st.replaying { // a page that is not the last is no end
 		s.unbind(st)
+	}
+}
+
+// confirm notes that the client has a stream up to an event, of which the retention
+// begins.
+func (s *state) confirm(st *stream, upto EventID, now time.Time, o *out) {
+	st.flushed, st.flushedAt = upto, now
+	s.touch(st)
+	if st.last.Seq > 0 {
+		s.mark(st, now, o)
 	}
 }
 
