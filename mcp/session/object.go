@@ -278,7 +278,7 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 	case build:
 		rt := newResident(obj, t, e.gen)
 		obj.rt = rt
-		t.After(rt.start)
+		t.Submitted(rt.start)
 	case begin:
 		if rt := obj.rt; rt != nil && rt.gen == e.gen && rt.gated.Load() == 0 {
 			t.Submitted(func() { rt.deliver(e.msg) })

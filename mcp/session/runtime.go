@@ -49,7 +49,12 @@ func (s *state) onBuilt(e built, now time.Time, o *out) {
 func (s *state) request(method string, params []byte, o *out) {
 	s.rt.next++
 	set(&s.rt.own, s.rt.next, method)
-	o.do(deliver{s.rt.gen, wire.NewRequest(numberID(s.rt.next), method, params)})
+	m := wire.NewRequest(numberID(s.rt.next), method, params)
+	if method == initializing {
+		o.do(begin{s.rt.gen, m})
+	} else {
+		o.do(deliver{s.rt.gen, m})
+	}
 }
 
 // send passes a request on to the runtime under an id of ours. The row that says
