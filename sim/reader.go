@@ -210,8 +210,13 @@ func (c *client) tooLate(last, next session.EventID) bool {
 
 // response attributes a response to the request that it answers.
 func (rd *reader) response(m wire.Message, lastResort bool) {
+	n := gjson.GetBytes(m.Result(), "n").String()
 	if rd.own != nil && string(m.ID()) == rd.own.id {
-		rd.answered(rd.c.unanswered(rd.own), m, lastResort)
+		r := rd.own
+		if r.answers == 0 || n != r.n || rd.c.mistaken(n) == nil { // else its twin was told the error
+			r = rd.c.unanswered(r)
+		}
+		rd.answered(r, m, lastResort)
 		return
 	}
 	if rd.own != nil {
@@ -221,7 +226,6 @@ func (rd *reader) response(m wire.Message, lastResort bool) {
 	// On a GET: what was lost, or what nobody came back for. Of requests with one id,
 	// a result says whose it is, and an error does not: then it is of one that the host
 	// has accepted, rather than of one that may never have come to it.
-	n := gjson.GetBytes(m.Result(), "n").String()
 	var waits *request
 	for _, r := range rd.c.pending {
 		if r.id == string(m.ID()) && r.answers == 0 && (n == "" || n == r.n) && (waits == nil || r.taken && !waits.taken) {
