@@ -22,7 +22,8 @@ func (s *state) build(now time.Time, o *out) {
 	gen := s.rt.gen + 1
 	queue, waiting := s.rt.queue, s.rt.waiting
 	s.rt = runtime{phase: building, gen: gen, since: now, queue: queue, waiting: waiting, noted: s.rt.noted}
-	o.do(build{gen})
+	first := slices.ContainsFunc(queue, func(r *owed) bool { return r.Method == initializing })
+	o.do(build{gen, first})
 }
 
 // onBuilt begins the handshake: the client's own initialize if it is still
@@ -49,12 +50,7 @@ func (s *state) onBuilt(e built, now time.Time, o *out) {
 func (s *state) request(method string, params []byte, o *out) {
 	s.rt.next++
 	set(&s.rt.own, s.rt.next, method)
-	m := wire.NewRequest(numberID(s.rt.next), method, params)
-	if method == initializing {
-		o.do(begin{s.rt.gen, m})
-	} else {
-		o.do(deliver{s.rt.gen, m})
-	}
+	o.do(deliver{s.rt.gen, wire.NewRequest(numberID(s.rt.next), method, params)})
 }
 
 // send passes a request on to the runtime under an id of ours. The row that says
