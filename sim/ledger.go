@@ -31,7 +31,7 @@ func (h *history) moved(b *storage.Write) {
 	image := h.w.disk.image
 	for _, e := range b.Puts {
 		if !strings.HasPrefix(e.Key, getRows) || !slices.ContainsFunc(b.Deletes, func(key string) bool {
-			return strings.HasPrefix(key, postRows) && bytes.Equal(image.Get(b.ID, key), e.Value)
+			return strings.HasPrefix(key, postRows) && bytes.Equal(image.Get(b.ID, key), e.Value) && !h.retires(b.ID, key)
 		}) {
 			continue
 		}
@@ -64,6 +64,14 @@ func (h *history) delivered(id storage.ID, event string) {
 	if was, ok := of[e.Stream]; !ok || was.upto.Less(e) {
 		of[e.Stream] = flush{e, h.w.s.now}
 	}
+}
+
+// retires reports that an event which a batch deletes has been delivered: it has had its
+// retention, and does not move, though another may have the same words.
+func (h *history) retires(id storage.ID, key string) bool {
+	stream, _, _ := strings.Cut(strings.TrimPrefix(key, eventRows), "/")
+	f, ok := h.flushes[id][stream]
+	return ok && key <= session.EventKey(f.upto)
 }
 
 // retired judges at rest that what has been delivered is stored no longer than its
