@@ -89,6 +89,13 @@ func TestListsOfToolsAreBounded(t *testing.T) {
 	if n := len(s.repeatable); n != maxHinted || s.repeatable[string(numberID(maxHinted))] {
 		t.Errorf("%d tools are known, the limit is %d", n, maxHinted)
 	}
+	long := map[string]hints{"z": 0}
+	for i := range maxHinted {
+		long[string(numberID(int64(10_000+i)))+"/12345678"] = readOnly
+	}
+	if set := nameSet(long, readOnly); len(set) > maxSaid || len(set) < maxSaid-20 || !has(set, "10000/12345678") || has(set, "10999/12345678") {
+		t.Errorf("%d bytes of names are kept, the limit is %d", len(set), maxSaid)
+	}
 	s, o = begin(), &out{}
 	for i := range maxToolPages {
 		if s.rt.list == nil {

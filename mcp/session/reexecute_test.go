@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kalpahost/kalpa/actor"
+	"github.com/kalpahost/kalpa/mcp"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
 	"github.com/kalpahost/kalpa/storage"
@@ -184,6 +185,18 @@ func TestChangedToolIsNotRepeated(t *testing.T) {
 	p.pmu.Unlock()
 	r.Exited(errors.New("signal: killed"))
 	once(t, l.wait().text(), `"reason":"exited"`)
+}
+
+// Who opts in while a server is up has it asked when its list has changed.
+func TestOptingInLaterAsksWhenTheListHasChanged(t *testing.T) {
+	p := newPuppets(t, readOnly, nil)
+	p.open1()
+	r := p.nth(1)
+	if err := p.svc.Configure([]session.Server{{Name: "model", Plugin: mcp.PluginFunc(p.make), Reexecute: session.ReexecuteReadOnly}}); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Send(t.Context(), wire.NewNotification("notifications/tools/list_changed", nil), "")
+	r.hears("tools/list")
 }
 
 // A call that is run again has its ceiling, and so has one whose generation does not

@@ -2,7 +2,7 @@ package session
 
 import (
 	"bytes"
-	"slices"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -72,15 +72,15 @@ func (s *state) inquire(o *out) {
 	}
 }
 
-// unlearn forgets what the client was told has changed, and asks again where it was asked
-// for.
+// unlearn forgets what the client was told has changed, and asks again where that was asked
+// for, or would be by now.
 func (s *state) unlearn(o *out) {
 	s.rt.readOnly = nil
 	if s.repeatable != nil {
 		s.repeatable = nil
 		o.delete(keyRepeatable)
 	}
-	if s.rt.phase == ready && s.rt.asked {
+	if s.rt.phase == ready && (s.rt.asked || s.cfg.Reexecute != ReexecuteNever) {
 		s.learn(o)
 	}
 }
@@ -136,7 +136,7 @@ func (s *state) learned(o *out) {
 func nameSet(tools map[string]hints, h hints) []byte {
 	set := []byte{0}
 	for _, name := range sortedKeys(tools) {
-		if tools[name]&h != 0 && len(set)+len(name) < maxSaid && !slices.Contains([]byte(name), 0) {
+		if tools[name]&h != 0 && len(set)+len(name) < maxSaid && !strings.Contains(name, "\x00") {
 			set = append(append(set, name...), 0)
 		}
 	}
