@@ -128,14 +128,11 @@ func (d *diagnosis) servers(c *config.Config) {
 			continue
 		}
 		if err := stdio.New(started(s)).Check(); err != nil {
-			do := ""
+			reason, do := err.Error(), ""
 			if e, ok := errors.AsType[*stdio.StartError](err); ok {
-				do = e.Hint
-				bare := *e
-				bare.Hint = ""
-				err = &bare
+				reason, do = e.Reason(), e.Hint
 			}
-			d.add("server", "warning", s.Name+": "+err.Error(), do)
+			d.add("server", "warning", s.Name+": "+reason, do)
 		}
 	}
 }

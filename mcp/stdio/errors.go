@@ -18,12 +18,15 @@ type StartError struct {
 }
 
 func (e *StartError) Error() string {
-	s := fmt.Sprintf("can't start %q: %v", e.Command, e.Err)
+	s := e.Reason()
 	if e.Hint != "" {
 		s += " (" + e.Hint + ")"
 	}
 	return s
 }
+
+// Reason is the error without its hint.
+func (e *StartError) Reason() string { return fmt.Sprintf("can't start %q: %v", e.Command, e.Err) }
 
 func (e *StartError) Unwrap() error { return e.Err }
 
