@@ -6,13 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
 	"github.com/kalpahost/kalpa/storage"
-	"github.com/kalpahost/kalpa/storage/pebble"
 )
 
 // A request costs one commit when it is admitted, and one when it is answered: with
@@ -66,16 +62,11 @@ func TestOpeningCostsThreeCommits(t *testing.T) {
 func TestCommitsOfManySessionsAreMerged(t *testing.T) {
 	const calls, fsync = 64, 20 * time.Millisecond
 	var measured atomic.Bool
-	slow := errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if measured.Load() && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData) {
+	store := onDisk(t, func() {
+		if measured.Load() {
 			time.Sleep(fsync)
 		}
-		return nil
 	})
-	store, err := pebble.Open(pebble.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), slow)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { store.Close() })
 	w := &world{t: t, store: store, version: "2025-11-25", replies: make(chan wire.Message)}
 	w.boot()

@@ -6,26 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
-	"github.com/kalpahost/kalpa/storage/pebble"
 )
 
 // stalled is a world of puppets whose disk can be held.
 func stalled(t *testing.T, tools string, early session.Early) (p *puppets, hold func(bool)) {
 	var held atomic.Bool
-	store, err := pebble.Open(pebble.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		for (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData) && held.Load() {
+	store := onDisk(t, func() {
+		for held.Load() {
 			time.Sleep(time.Millisecond)
 		}
-		return nil
-	}))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	p = newPuppetsOn(t, store, tools, func(s *session.Server) { s.Early = early })
 	t.Cleanup(func() { held.Store(false) })
 	return p, held.Store
