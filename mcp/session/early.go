@@ -13,6 +13,8 @@ package session
 // for each generation, and again when the list has changed.
 type Early string
 
+const initializing = "initialize"
+
 // The modes.
 const (
 	// EarlyNever: every call waits for its row, and nobody is asked for tools.
@@ -21,8 +23,12 @@ const (
 	EarlyReadOnly Early = "read-only"
 )
 
-// mayBegin tells whether a request may reach the runtime before its row is durable.
+// mayBegin tells whether a request may reach the runtime before its row is durable. So may
+// an initialize: what it begins ends with the host.
 func (s *state) mayBegin(r *owed) bool {
+	if r.Method == initializing {
+		return true
+	}
 	if s.cfg.Early != EarlyReadOnly || s.rt.readOnly == nil || r.Again {
 		return false
 	}

@@ -278,7 +278,11 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 	case build:
 		rt := newResident(obj, t, e.gen)
 		obj.rt = rt
-		t.After(rt.start)
+		if e.first {
+			t.Submitted(rt.start)
+		} else {
+			t.After(rt.start)
+		}
 	case begin:
 		if rt := obj.rt; rt != nil && rt.gen == e.gen && rt.gated.Load() == 0 {
 			t.Submitted(func() { rt.deliver(e.msg) })

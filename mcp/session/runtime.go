@@ -22,7 +22,8 @@ func (s *state) build(now time.Time, o *out) {
 	gen := s.rt.gen + 1
 	queue, waiting := s.rt.queue, s.rt.waiting
 	s.rt = runtime{phase: building, gen: gen, since: now, queue: queue, waiting: waiting, noted: s.rt.noted}
-	o.do(build{gen})
+	first := slices.ContainsFunc(queue, func(r *owed) bool { return r.Method == initializing })
+	o.do(build{gen, first})
 }
 
 // onBuilt begins the handshake: the client's own initialize if it is still

@@ -177,8 +177,12 @@ type (
 		sock *Socket
 		end  End
 	}
-	// build asks for a runtime.
-	build struct{ gen uint64 }
+	// build asks for a runtime. The first of a session does not wait until the session
+	// is durable.
+	build struct {
+		gen   uint64
+		first bool
+	}
 	// deliver passes a message to the runtime of a generation.
 	deliver struct {
 		gen uint64
