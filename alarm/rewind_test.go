@@ -177,6 +177,28 @@ func TestASourceOfTheMonotonicClockDoesNotFollowTheWallClock(t *testing.T) {
 	}
 }
 
+// Nor does its alarm move while the wall clock is slewed, as it is all the time.
+func TestAnAlarmStaysWhereItIsWhileTheClockIsSlewed(t *testing.T) {
+	begun := time.Now()
+	begun = begun.Add(begun.Truncate(grain).Add(grain/2 + 1).Sub(begun.Round(0))) // amid a grain
+	deadline := begun.Add(5 * time.Minute)
+	var s sources
+	s.add("idle", func(time.Time) time.Time { return deadline })
+	want := s.held[0](begun)
+	if late := want.Sub(deadline.Round(0)); late < 0 || late >= grain {
+		t.Fatalf("the alarm is %v after the deadline", late)
+	}
+	for _, slewed := range []time.Duration{-200 * time.Microsecond, -time.Nanosecond, 300, 2 * time.Microsecond, 200 * time.Microsecond} {
+		if got := s.held[0](monotonic(t, begun.Add(time.Minute+slewed), -slewed)); !got.Equal(want) {
+			t.Errorf("slewed by %v: the alarm moved by %v", slewed, got.Sub(want))
+		}
+	}
+	// What is due already is not put off.
+	if late := monotonic(t, deadline, 0); s.held[0](late).After(late) {
+		t.Error("a deadline that is now was rounded into the future")
+	}
+}
+
 // monotonic is a reading whose monotonic part is further than its wall clock says.
 func monotonic(t *testing.T, at time.Time, by time.Duration) time.Time {
 	t.Helper()

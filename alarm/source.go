@@ -32,6 +32,11 @@ type named struct {
 // its alarm has run: an alarm must not spin.
 const spin = time.Second
 
+// grain is what a deadline by the monotonic clock is rounded up to. The wall clock is
+// slewed against that, a little in every second: the alarm of a deadline that stays where
+// it is would be another one in every turn, and would be written in every turn.
+const grain = time.Millisecond
+
 func (s *sources) add(name string, source Source) {
 	for i := range s.named {
 		if s.named[i].name == name {
@@ -42,9 +47,12 @@ func (s *sources) add(name string, source Source) {
 	i := len(s.named)
 	s.named = append(s.named, named{name, source})
 	s.held = append(s.held, func(now time.Time) time.Time {
-		at := byWall(s.named[i].source(now), now)
-		if at.After(now.Round(0)) {
-			at = wall(at) // what is due already must not be rounded into the future
+		asked := s.named[i].source(now)
+		at := byWall(asked, now)
+		if at.After(now.Round(0)) { // what is due already must not be rounded into the future
+			if at = wall(at); hasMonotonic(asked) {
+				at = at.Add(grain - 1).Truncate(grain)
+			}
 		}
 		if !at.IsZero() && at.Before(s.hold) {
 			return s.hold
@@ -114,10 +122,14 @@ func byWall(at, now time.Time) time.Time {
 	switch {
 	case at.IsZero():
 		return at
-	case at == at.Round(0): //nolint:staticcheck // as values: Equal does not see that it has no monotonic reading
+	case !hasMonotonic(at):
 		return possible(at)
 	}
 	return possible(now.Round(0).Add(at.Sub(now)))
+}
+
+func hasMonotonic(t time.Time) bool {
+	return t != t.Round(0) //nolint:staticcheck // as values: Equal does not see whether there is one
 }
 
 // possible is the nearest time to at that an alarm can have: a source may say any.
