@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,7 +76,8 @@ func (o *CommitterOptions) fill() {
 // asks the fence about each batch while it does so, and applies the group; it
 // does not wait for the disk. The second waits for groups in order and calls
 // back. So while one group is on its way to the disk, the next one forms, and
-// its size adapts to the load without a timer.
+// its size adapts to the load without a timer. Claims that come while nothing is on its
+// way are answered by the first.
 //
 // A batch that is refused for what it holds ends its incarnation: batches behind
 // it must not land without it.
@@ -313,7 +315,9 @@ func (c *Committer) take() []request {
 		}
 		run.WaitWithout(&c.mu, c.work)
 	}
-	c.gather()
+	if slices.ContainsFunc(c.queue, func(r request) bool { return r.kind == submitting }) {
+		c.gather()
+	}
 	taken := c.queue
 	c.queue, c.spare = c.spare[:0], taken
 	return taken
@@ -369,7 +373,12 @@ func (c *Committer) form() {
 					c.Fail(err)
 				}
 			}
-			c.applied.put(g)
+			if g.writes == nil && c.applied.resting() {
+				c.acquireAll(g) // there is nothing to wait for: a wake needs no other goroutine
+				c.callBack(g)
+			} else {
+				c.applied.put(g)
+			}
 			c.freed(bytes)
 			rest = rest[n:]
 		}
@@ -486,13 +495,7 @@ func (c *Committer) settle() {
 		c.gone.Set()
 	}()
 	for g := c.applied.take(); g != nil; g = c.applied.take() {
-		// What claims read was applied before the group came here, so they are
-		// answered while the group is on its way to the disk.
-		for i := range g.outcomes {
-			if o := &g.outcomes[i]; o.claim != nil {
-				o.fresh, o.err = c.acquire(o.id, o.claim)
-			}
-		}
+		c.acquireAll(g) // while the group is on its way to the disk
 		if g.writes != nil && c.failure.Load() == nil {
 			begun := time.Now() //nolint:forbidigo // it measures the disk, and decides nothing
 			if err := g.writes.Wait(); err != nil {
@@ -504,11 +507,15 @@ func (c *Committer) settle() {
 			}
 		}
 		c.callBack(g)
-		clear(g.outcomes)
-		g.outcomes, g.writes = g.outcomes[:0], nil
-		select {
-		case c.free <- g:
-		default:
+	}
+}
+
+// acquireAll completes a group's claims. What they read was applied before the group was
+// formed to its end.
+func (c *Committer) acquireAll(g *group) {
+	for i := range g.outcomes {
+		if o := &g.outcomes[i]; o.claim != nil {
+			o.fresh, o.err = c.acquire(o.id, o.claim)
 		}
 	}
 }
@@ -525,6 +532,7 @@ func (c *Committer) acquire(id ID, in *Incarnation) (fresh bool, err error) {
 	return epoch == 0, err
 }
 
+// callBack tells what has become of a group, which is used again.
 func (c *Committer) callBack(g *group) {
 	failed := c.failure.Load()
 	observer := c.observer.Load()
@@ -544,5 +552,11 @@ func (c *Committer) callBack(g *group) {
 		default:
 			o.claimed(o.claim.Epoch, o.fresh, nil)
 		}
+	}
+	clear(g.outcomes)
+	g.outcomes, g.writes = g.outcomes[:0], nil
+	select {
+	case c.free <- g:
+	default:
 	}
 }

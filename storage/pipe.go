@@ -15,6 +15,7 @@ type pipe struct {
 	groups []*group
 	window int // as many as it holds
 	closed bool
+	empty  bool // and who takes waits for more
 }
 
 // put waits while the pipe is full.
@@ -24,8 +25,15 @@ func (p *pipe) put(g *group) {
 	for len(p.groups) >= p.window {
 		run.WaitWithout(&p.mu, p.room)
 	}
-	p.groups = append(p.groups, g)
+	p.groups, p.empty = append(p.groups, g), false
 	p.ready.Set()
+}
+
+// resting reports that all groups were taken, and that who took them has done with them.
+func (p *pipe) resting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.empty
 }
 
 // close says that nothing will be put any more.
@@ -44,6 +52,7 @@ func (p *pipe) take() *group {
 		if p.closed {
 			return nil
 		}
+		p.empty = true
 		run.WaitWithout(&p.mu, p.ready)
 	}
 	g := p.groups[0]
