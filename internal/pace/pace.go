@@ -25,8 +25,10 @@ const (
 	// leaves nothing behind, in bytes; Growing is the same at all other times.
 	Floor   = 32 << 20
 	Growing = 8 << 20
-	// usual is GOGC where the live heap is larger than that: what Go has by default.
-	usual = 100
+	// usual is GOGC where that is less than what is live: what Go has by default. While the
+	// heap grows it is half of that, since garbage becomes holes then.
+	usual   = 100
+	growing = 50
 	// staying is the part of what is allocated, one in so many, that stays where the heap
 	// grows.
 	staying = 16
@@ -76,7 +78,7 @@ func (p *pacer) look(now reading) (percent int, giveBack bool) {
 		p.most, p.steady = now.live, false
 	}
 	percent = p.percent
-	if want := gogc(now.live, p.floor()); want*4 < percent*3 || want*3 > percent*4 { // a change stops the world
+	if want := gogc(now.live, p.steady); want*4 < percent*3 || want*3 > percent*4 { // a change stops the world
 		percent = want
 	}
 	giveBack = rests && !p.given && now.held > now.live+min(max(now.live/worth, leastWorth), mostWorth)
@@ -85,16 +87,13 @@ func (p *pacer) look(now reading) (percent int, giveBack bool) {
 	return percent, giveBack
 }
 
-func (p *pacer) floor() uint64 {
-	if p.steady {
-		return Floor
+// gogc has the heap grow by a floor, or by a part of it if that is more.
+func gogc(live uint64, steady bool) int {
+	floor, least := uint64(Growing), uint64(growing)
+	if steady {
+		floor, least = Floor, usual
 	}
-	return Growing
-}
-
-// gogc has the heap grow by floor, or double if that is more.
-func gogc(live, floor uint64) int {
-	return int(max(usual, floor*100/max(live, 4<<20))) //nolint:gosec // at most 800
+	return int(max(least, floor*100/max(live, 4<<20))) //nolint:gosec // at most 800
 }
 
 // Start paces the collector until stop is called, which waits for the end and puts
@@ -106,7 +105,7 @@ func Start() (stop func()) {
 	ending, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		first := gogc(0, Growing)
+		first := gogc(0, false)
 		was := debug.SetGCPercent(first)
 		defer debug.SetGCPercent(was)
 		p := pacer{percent: first}
