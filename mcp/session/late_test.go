@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -172,4 +173,38 @@ func TestAnswerToAQuestionOfADeadRuntime(t *testing.T) {
 			l.wait()
 		})
 	}
+}
+
+// A plugin that does not heed the build time-out and is ready after it: the client has its
+// answer by then, and the runtime is closed like any other.
+func TestARuntimeThatIsReadyTooLateIsClosed(t *testing.T) {
+	var p *puppets
+	closed := make(chan struct{})
+	p = newPuppets(t, "", func(s *session.Server) {
+		s.BuildTimeout = 50 * time.Millisecond
+		s.Plugin = mcp.PluginFunc(func(ctx context.Context, s mcp.Session) (mcp.Runtime, error) {
+			<-ctx.Done()
+			r, err := p.make(ctx, s)
+			return lateRuntime{r, closed}, err
+		})
+	})
+	c := &client{p.world, session.NewID(time.Now())}
+	if got := c.postAs(caller, true, initialize).wait().text(); !strings.Contains(got, "not ready within the build time-out") {
+		t.Errorf("the client was told %s", got)
+	}
+	select {
+	case <-closed:
+	case <-time.After(5 * time.Second):
+		t.Error("the runtime is still there")
+	}
+}
+
+type lateRuntime struct {
+	mcp.Runtime
+	closed chan struct{}
+}
+
+func (r lateRuntime) Close(ctx context.Context) error {
+	defer close(r.closed)
+	return r.Runtime.Close(ctx)
 }

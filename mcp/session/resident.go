@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -43,8 +42,8 @@ type resident struct {
 	charge func(context.Context, int64) (func(), error)
 	story  *story
 
-	life   context.Context // ends when the runtime is to be closed, or the incarnation is over
-	cancel context.CancelFunc
+	life   context.Context // ends when the runtime is to be closed, is not ready in time, or the incarnation is over
+	cancel context.CancelCauseFunc
 	forget func()
 	room   *semaphore.Weighted
 
@@ -57,13 +56,13 @@ type resident struct {
 	// gated is how many messages for it wait behind the output gate.
 	gated atomic.Int32
 
-	mu       sync.Mutex
-	inbox    []wire.Message
-	waiting  int64      // bytes in the inbox
-	ops      []*stateOp // that wait for their turn, in order; nil when the life has ended
-	releases map[int]func()
-	charges  int
-	exit     sync.Once
+	mu      sync.Mutex
+	inbox   []wire.Message
+	waiting int64      // bytes in the inbox
+	ops     []*stateOp // that wait for their turn, in order; nil when the life has ended
+	charges []charge   // that are not given back, in order; nil when the runtime is gone
+	charged int        // how many there were
+	exit    sync.Once
 
 	// Under the service's lock.
 	before *resident // of the same session, until it is gone
@@ -76,11 +75,11 @@ func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
 	rt := &resident{
 		obj: obj, gen: gen, svc: obj.svc, id: s.id, epoch: s.epoch, server: s.cfg, meta: *s.meta, init: s.initParams,
 		post: obj.post, charge: t.Charger(),
-		room: semaphore.NewWeighted(maxFromRuntime), releases: map[int]func(){}, ops: []*stateOp{},
+		room: semaphore.NewWeighted(maxFromRuntime), charges: []charge{}, ops: []*stateOp{},
 	}
 	rt.worker.runner, rt.worker.step = obj.svc.host.Runner(), rt.live
 	rt.story = obj.newStory(t, gen)
-	rt.life, rt.cancel = context.WithCancel(context.Background())
+	rt.life, rt.cancel = context.WithCancelCause(context.Background())
 	rt.forget = t.OnBreak(rt.broken)
 	return rt
 }
@@ -122,12 +121,16 @@ func (rt *resident) begin() {
 	rt.begun = true
 	rt.story.begin()
 	r, err := rt.build()
-	if err != nil {
-		rt.story.failed(err)
-	} else {
+	if err == nil {
 		rt.runtime = r
 		rt.svc.residents.Add(1)
 		rt.story.resident()
+		if context.Cause(rt.life) == errBuildTimeout {
+			err = errBuildTimeout
+		}
+	}
+	if err != nil {
+		rt.story.failed(err)
 	}
 	if rt.post(built{rt.gen, err}) != nil {
 		rt.end()
@@ -142,10 +145,10 @@ func (rt *resident) finish() {
 	}
 	rt.end()
 	rt.mu.Lock()
-	for _, k := range slices.Sorted(maps.Keys(rt.releases)) {
-		rt.releases[k]()
+	for _, c := range rt.charges {
+		c.give()
 	}
-	rt.releases = nil
+	rt.charges = nil
 	rt.mu.Unlock()
 	rt.forget()
 	rt.svc.left(rt)
@@ -154,7 +157,7 @@ func (rt *resident) finish() {
 
 // end ends the life: what waits for it hears of it.
 func (rt *resident) end() {
-	rt.cancel()
+	rt.cancel(nil)
 	rt.worker.wake()
 	rt.mu.Lock()
 	ops := rt.ops
@@ -165,24 +168,21 @@ func (rt *resident) end() {
 	}
 }
 
-// within returns a context that ends with parent, or with an error when d has
-// passed on the host's clock.
-func (rt *resident) within(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
-	timer := rt.svc.host.Clock().AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
-	return ctx, func() { timer.Stop(); cancel(nil) }
-}
-
+// build asks the plugin for the runtime, whose life is over if that takes too long: it
+// is closed then like any other.
 func (rt *resident) build() (r mcp.Runtime, err error) {
-	ctx, cancel := rt.within(rt.life, rt.server.BuildTimeout)
-	defer cancel()
+	late := rt.svc.host.Clock().AfterFunc(rt.server.BuildTimeout, func() {
+		rt.story.closing(closedBuild, 0)
+		rt.cancel(errBuildTimeout)
+	})
+	defer late.Stop()
 	defer func() {
 		if p := recover(); p != nil {
 			rt.Logger().Error("plugin panicked", "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the plugin panicked: %v", p)
 		}
 	}()
-	return rt.server.Plugin.Build(ctx, rt)
+	return rt.server.Plugin.Build(rt.life, rt)
 }
 
 // serve delivers what there is.
@@ -210,8 +210,10 @@ func (rt *resident) serve() {
 // closeRuntime closes the runtime; a plugin that can't within the time is left
 // to itself.
 func (rt *resident) closeRuntime(r mcp.Runtime) {
-	ctx, cancel := rt.within(context.Background(), rt.svc.closeTimeout)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	late := rt.svc.host.Clock().AfterFunc(rt.svc.closeTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer late.Stop()
 	defer func() {
 		if p := recover(); p != nil {
 			rt.Logger().Error("plugin panicked", "panic", p, "stack", string(debug.Stack()))
@@ -329,25 +331,33 @@ func (rt *resident) Charge(bytes int64) (func(), error) {
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if rt.releases == nil {
+	if rt.charges == nil {
 		give()
 		return nil, errReset
 	}
-	rt.charges++
-	k := rt.charges
-	var once atomic.Bool
-	release := func() {
-		if !once.Swap(true) {
-			give()
-		}
-	}
-	rt.releases[k] = release
-	return func() {
-		release()
-		rt.mu.Lock()
-		delete(rt.releases, k)
+	rt.charged++
+	n := rt.charged
+	rt.charges = append(rt.charges, charge{n, give})
+	return func() { rt.discharge(n) }, nil
+}
+
+// charge is one that a runtime has made and has not given back.
+type charge struct {
+	n    int
+	give func()
+}
+
+func (rt *resident) discharge(n int) {
+	rt.mu.Lock()
+	i, is := slices.BinarySearchFunc(rt.charges, n, func(c charge, n int) int { return c.n - n })
+	if !is {
 		rt.mu.Unlock()
-	}, nil
+		return // it was given back, or the runtime is gone
+	}
+	give := rt.charges[i].give
+	rt.charges = slices.Delete(rt.charges, i, i+1)
+	rt.mu.Unlock()
+	give()
 }
 
 // stateOp runs a runtime's access to the session's durable state in a turn.
