@@ -159,7 +159,6 @@ func (h *history) answered(r *request, value string, lost *lostError, lastResort
 		r.last++
 		h.w.sometimes("last resort")
 	}
-	r.done = h.w.s.now
 	switch {
 	case r.answers-r.last > 1, r.answers > 1 && r.last == 0:
 		h.violate("I1", "request %s (%s, id %s) was answered %d times", r.n, r.tool, r.id, r.answers)
@@ -167,10 +166,17 @@ func (h *history) answered(r *request, value string, lost *lostError, lastResort
 		h.violate("I1", "request %s was lost with started: false, and a runtime had got it", r.n)
 	}
 	if lost != nil {
-		r.lost = lost
 		h.w.sometimes("lost: " + lost.Reason)
 	} else {
 		r.value = value
+	}
+	// A last resort may be read behind what the session has said in its own words: it is
+	// those that a host may tell again.
+	if !lastResort || r.answers == 1 {
+		r.done = h.w.s.now
+		if lost != nil {
+			r.lost = lost
+		}
 	}
 	h.w.latency(r)
 }
