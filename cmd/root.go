@@ -70,13 +70,21 @@ after a restart, a crash or a deployment, and every request it sent is answered.
 		newBackup(), newRestore(), newCheck(), newDoctor(), newMan(), newExitCodes())
 	completeValues(root)
 	root.InitDefaultCompletionCmd()
-	completion, _, err := root.Find([]string{"completion"})
-	if err != nil {
-		panic(err) // cobra has it
-	}
+	root.InitDefaultHelpCmd()
+	cobras(root, "help").Args = knownCommand
+	completion := cobras(root, "completion")
 	completion.Args = knownShell
 	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return root
+}
+
+// cobras is a command that cobra makes.
+func cobras(root *cobra.Command, name string) *cobra.Command {
+	cmd, _, err := root.Find([]string{name})
+	if err != nil {
+		panic(err)
+	}
+	return cmd
 }
 
 // usageError is a mistake in the command line or the configuration.
@@ -103,6 +111,15 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return unknownCommand(cmd, args[0])
+}
+
+// knownCommand is for kalpa help, whose words are a command.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	of, rest, err := cmd.Root().Find(args)
+	if err != nil || len(rest) == 0 {
+		return err
+	}
+	return unknownCommand(of, rest[0])
 }
 
 // knownShell is for kalpa completion: each shell is a command below it.
