@@ -231,7 +231,22 @@ func (h *history) toldAgain(r *request, lost *lostError) bool {
 			}
 		}
 	}
-	return h.notNoted(r, lost)
+	return h.notNoted(r, lost) || h.twinsAgain(r, lost)
+}
+
+// twinsAgain reports that an error may be the answer to r, since what was taken for that
+// said what its twin had been told, and may have been told the twin again.
+func (h *history) twinsAgain(r *request, lost *lostError) bool {
+	if lost == nil || r.lost == nil || r.answers != 1 {
+		return false
+	}
+	for _, o := range h.requests {
+		if o != r && o.client == r.client && o.id == r.id && h.notNoted(o, r.lost) {
+			r.lost, r.done = lost, h.w.s.now
+			return true
+		}
+	}
+	return false
 }
 
 // notNoted reports that a host may tell an answer again that has come: the one before it
