@@ -25,10 +25,13 @@ const (
 	// leaves nothing behind, in bytes; Growing is the same at all other times.
 	Floor   = 32 << 20
 	Growing = 8 << 20
-	// usual is GOGC where that is less than what is live: what Go has by default. While the
-	// heap grows it is half of that, since garbage becomes holes then.
+	// usual is GOGC where that is less than what is live: what Go has by default. While a
+	// small heap grows it is less, since garbage becomes holes then. In a large one a
+	// collection costs more than the holes are worth.
 	usual   = 100
-	growing = 50
+	growing = 70
+	// small is what is live in a small heap, in bytes, at most.
+	small = 64 << 20
 	// staying is the part of what is allocated, one in so many, that stays where the heap
 	// grows.
 	staying = 16
@@ -89,9 +92,11 @@ func (p *pacer) look(now reading) (percent int, giveBack bool) {
 
 // gogc has the heap grow by a floor, or by a part of it if that is more.
 func gogc(live uint64, steady bool) int {
-	floor, least := uint64(Growing), uint64(growing)
+	floor, least := uint64(Growing), uint64(usual)
 	if steady {
-		floor, least = Floor, usual
+		floor = Floor
+	} else if live <= small {
+		least = growing
 	}
 	return int(max(least, floor*100/max(live, 4<<20))) //nolint:gosec // at most 800
 }
