@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -17,64 +18,130 @@ const (
 	restless = "20s"
 )
 
-// measureLasting lets clients come and go for a long time, and compares the end with the
-// beginning.
+// settles is how long a host that is not loaded any more gets until the other one's minute
+// begins: longer than its servers stay.
+const settles = 25 * time.Second
+
+// churn is a host with the clients that come and go.
+type churn struct {
+	*server
+	load   load
+	bad    int64
+	visits func() int
+}
+
+func (b *bench) churn(ctx context.Context, name string, window time.Duration) (*churn, error) {
+	folder, err := b.folder(name)
+	if err != nil {
+		return nil, err
+	}
+	c := &churn{server: b.kalpa.server(name, append([]string{"--idle-timeout", restless, "--retention", restless}, unbounded...)...), load: load{d: window}}
+	var all []*visitor
+	for range b.sessions {
+		v := &visitor{visits: 1}
+		all = append(all, v)
+		c.load.talkers = append(c.load.talkers, v)
+	}
+	c.visits = func() (n int) {
+		for _, v := range all {
+			n += v.visits
+		}
+		return n
+	}
+	return c, c.start(ctx, folder, startLimit)
+}
+
+// minute is a window of the load; its columns are those of the table.
+type minute struct{ rate, p99, memory, disk float64 }
+
+func (b *bench) minute(c *churn) (m minute, err error) {
+	turn, err := c.load.run(c.endpoint)
+	if err != nil {
+		return m, err
+	}
+	if c.bad += turn.bad; turn.first != nil {
+		b.say("lasting: a bad answer: %v", turn.first)
+	}
+	resident, err := c.resident()
+	if err != nil {
+		return m, err
+	}
+	onDisk, err := allocated(c.folder)
+	if err != nil {
+		return m, err
+	}
+	m = minute{turn.rate, milliseconds(percentile(turn.took, 0.99)), float64(resident) / 1e6, float64(onDisk) / 1e6}
+	b.say("lasting: %s: %.0f/s, p99 %.1f ms, %.0f MB, %.0f MB on disk", c.name, m.rate, m.p99, m.memory, m.disk)
+	return m, nil
+}
+
+// measureLasting lets clients come and go for a long time, and then compares the host in
+// turn with one that begins: the machine is not what it was an hour ago.
 func (b *bench) measureLasting(ctx context.Context) error {
-	folder, err := b.folder("lasting")
+	window := min(time.Minute, b.lasting/6)
+	old, err := b.churn(ctx, "lasting", window)
 	if err != nil {
 		return err
 	}
-	s := b.kalpa.server("kalpa", append([]string{"--idle-timeout", restless, "--retention", restless}, unbounded...)...)
-	if err := s.start(ctx, folder, startLimit); err != nil {
-		return err
-	}
-	defer s.end()
-	window := min(time.Minute, b.lasting/6)
-	l := &load{d: window}
-	for range b.sessions {
-		l.talkers = append(l.talkers, &visitor{visits: 1})
-	}
-	var rate, p99, memory, disk []float64
-	var bad int64
+	defer old.end()
+	var all []minute
 	for begin := time.Now(); time.Since(begin) < b.lasting-window/2; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		turn, err := l.run(s.endpoint)
+		m, err := b.minute(old)
 		if err != nil {
 			return err
 		}
-		if bad += turn.bad; turn.first != nil {
-			b.say("lasting: a bad answer: %v", turn.first)
-		}
-		resident, err := s.resident()
-		if err != nil {
-			return err
-		}
-		onDisk, err := allocated(folder)
-		if err != nil {
-			return err
-		}
-		rate, p99 = append(rate, turn.rate), append(p99, milliseconds(percentile(turn.took, 0.99)))
-		memory, disk = append(memory, float64(resident)/1e6), append(disk, float64(onDisk)/1e6)
-		b.say("lasting: %.0f/s, p99 %.1f ms, %.0f MB, %.0f MB on disk", turn.rate, p99[len(p99)-1], memory[len(memory)-1], disk[len(disk)-1])
+		all = append(all, m)
 	}
-	last, visits := len(rate)-1, 0
-	for _, t := range l.talkers {
-		visits += t.(*visitor).visits
+	first, middle, last := all[0], all[(len(all)-1)/2], all[len(all)-1]
+	var news, olds, ratios []float64
+	for range b.rounds {
+		now, then, err := b.inTurn(ctx, old, window)
+		if err != nil {
+			return err
+		}
+		news, olds, ratios = append(news, then), append(olds, now), append(ratios, now/then)
 	}
 	rows := [][]string{{"", "calls/s", "p99, ms", "resident, MB", "on disk, MB"}}
 	for _, at := range []struct {
 		name string
-		n    int
-	}{{"the first", 0}, {"in the middle", last / 2}, {"the last", last}} {
-		rows = append(rows, []string{at.name + " " + window.String(), digits(rate[at.n]), digits(p99[at.n]), digits(memory[at.n]), digits(disk[at.n])})
+		minute
+	}{{"the first", first}, {"in the middle", middle}, {"the last", last}} {
+		rows = append(rows, []string{at.name + " " + window.String(), digits(at.rate), digits(at.p99), digits(at.memory), digits(at.disk)})
 	}
-	text := fmt.Sprintf("%v, %s sessions, %d bad answers.\n\n", b.lasting, grouped(fmt.Sprint(visits)), bad)
+	text := fmt.Sprintf("%v, %s sessions, %d bad answers.\n\n", b.lasting, grouped(fmt.Sprint(old.visits())), old.bad)
+	turns := table([][]string{
+		{"in turn, " + window.String() + " each", "calls/s", ""},
+		{"a host that begins", summarize(news).String(), ""},
+		{"the host after " + b.lasting.String(), summarize(olds).String(), summarize(ratios).String() + " times as fast"},
+	})
 	one := func(v float64) spread { return summarize([]float64{v}) }
 	// The first half fills what is idle after a while; from then on memory is to be flat.
-	return errors.Join(b.publish("lasting", "lasting", false, text+table(rows)),
-		b.found(targetLasting, one(rate[last]/rate[0]), one(memory[last]/memory[last/2]), one(b.lasting.Minutes())))
+	return errors.Join(b.publish("lasting", "lasting", false, text+table(rows)+"\n"+turns),
+		b.found(targetLasting, summarize(ratios), one(last.memory/middle.memory), one(b.lasting.Minutes())))
+}
+
+// inTurn measures a host that begins, and then the old one: how many calls a second each.
+func (b *bench) inTurn(ctx context.Context, old *churn, window time.Duration) (now, then float64, err error) {
+	select {
+	case <-time.After(min(settles, window)):
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+	begins, err := b.churn(ctx, "beginning", window)
+	if err != nil {
+		return 0, 0, err
+	}
+	m, err := b.minute(begins)
+	begins.end()
+	if err = errors.Join(err, os.RemoveAll(begins.folder)); err != nil {
+		return 0, 0, err
+	}
+	then = m.rate
+	m, err = b.minute(old)
+	return m.rate, then, err
 }
 
 // visitor is a client that opens a session, calls tools for a while, and goes: every
