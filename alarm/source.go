@@ -128,9 +128,8 @@ func byWall(at, now time.Time) time.Time {
 	return possible(now.Round(0).Add(at.Sub(now)))
 }
 
-func hasMonotonic(t time.Time) bool {
-	return t != t.Round(0) //nolint:staticcheck // as values: Equal does not see whether there is one
-}
+// hasMonotonic compares values: Equal does not see whether there is such a reading.
+func hasMonotonic(t time.Time) bool { return t != t.Round(0) }
 
 // possible is the nearest time to at that an alarm can have: a source may say any.
 func possible(at time.Time) time.Time {

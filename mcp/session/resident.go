@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -125,7 +126,7 @@ func (rt *resident) begin() {
 		rt.runtime = r
 		rt.svc.residents.Add(1)
 		rt.story.resident()
-		if context.Cause(rt.life) == errBuildTimeout {
+		if errors.Is(context.Cause(rt.life), errBuildTimeout) {
 			err = errBuildTimeout
 		}
 	}
