@@ -58,6 +58,7 @@ type resident struct {
 	gated atomic.Int32
 
 	mu      sync.Mutex
+	started bool // else there is nothing to end
 	inbox   []wire.Message
 	waiting int64      // bytes in the inbox
 	ops     []*stateOp // that wait for their turn, in order; nil when the life has ended
@@ -88,6 +89,9 @@ func newResident(obj *object, t *actor.Turn, gen uint64) *resident {
 // start runs the generation: it must not block.
 func (rt *resident) start() {
 	rt.svc.began()
+	rt.mu.Lock()
+	rt.started = true
+	rt.mu.Unlock()
 	rt.worker.wake()
 }
 
@@ -159,11 +163,13 @@ func (rt *resident) finish() {
 // end ends the life: what waits for it hears of it.
 func (rt *resident) end() {
 	rt.cancel(nil)
-	rt.worker.wake()
 	rt.mu.Lock()
-	ops := rt.ops
+	ops, started := rt.ops, rt.started
 	rt.ops = nil
 	rt.mu.Unlock()
+	if started {
+		rt.worker.wake()
+	}
 	for _, op := range ops {
 		op.wake.Set() // each has one that waits, and all are told
 	}

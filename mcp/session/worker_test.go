@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 
@@ -55,4 +56,16 @@ func TestAWorkerRestsWithoutAGoroutine(t *testing.T) {
 		w.wake()
 		said(3, 2, 0)
 	})
+}
+
+// An incarnation that is reset while it asks for a runtime ends the life of one that was
+// never started: there is nothing to build for it, and nothing to close.
+func TestARuntimeThatWasNotStartedHasNoWork(t *testing.T) {
+	rt := &resident{ops: []*stateOp{}}
+	rt.life, rt.cancel = context.WithCancelCause(t.Context())
+	rt.worker = worker{runner: run.Real, step: func() bool { t.Error("it has lived"); return true }}
+	rt.end()
+	if rt.worker.busy || rt.life.Err() == nil || rt.ops != nil {
+		t.Errorf("busy %v, life %v, operations %v", rt.worker.busy, rt.life.Err(), rt.ops)
+	}
 }
