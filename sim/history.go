@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -222,8 +223,8 @@ func (h *history) toldAgain(r *request, lost *lostError) bool {
 	if lost == nil && r.lost != nil && r.last > 0 && r.answers > r.last {
 		// The error that was taken for its second answer was its twin's: errors don't say
 		// whose they are.
-		for _, o := range h.requests {
-			if o != r && o.client == r.client && o.id == r.id && o.last > 0 && o.answers == o.last {
+		for o := range h.twins(r) {
+			if o.last > 0 && o.answers == o.last {
 				o.answers++
 				o.lost, o.done = r.lost, r.done
 				r.lost, r.done = nil, h.w.s.now
@@ -234,14 +235,25 @@ func (h *history) toldAgain(r *request, lost *lostError) bool {
 	return h.notNoted(r, lost) || h.twinsAgain(r, lost)
 }
 
+// twins are the client's other requests with the same id.
+func (h *history) twins(r *request) iter.Seq[*request] {
+	return func(yield func(*request) bool) {
+		for _, o := range h.requests {
+			if o != r && o.client == r.client && o.id == r.id && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
 // twinsAgain reports that an error may be the answer to r, since what was taken for that
 // said what its twin had been told, and may have been told the twin again.
 func (h *history) twinsAgain(r *request, lost *lostError) bool {
 	if lost == nil || r.lost == nil || r.answers != 1 {
 		return false
 	}
-	for _, o := range h.requests {
-		if o != r && o.client == r.client && o.id == r.id && h.notNoted(o, r.lost) {
+	for o := range h.twins(r) {
+		if h.notNoted(o, r.lost) {
 			r.lost, r.done = lost, h.w.s.now
 			return true
 		}

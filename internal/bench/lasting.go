@@ -25,9 +25,9 @@ const settles = 25 * time.Second
 // churn is a host with the clients that come and go.
 type churn struct {
 	*server
-	load   load
-	bad    int64
-	visits func() int
+	load     load
+	visitors []*visitor
+	bad      int64
 }
 
 func (b *bench) churn(ctx context.Context, name string, window time.Duration) (*churn, error) {
@@ -36,17 +36,9 @@ func (b *bench) churn(ctx context.Context, name string, window time.Duration) (*
 		return nil, err
 	}
 	c := &churn{server: b.kalpa.server(name, append([]string{"--idle-timeout", restless, "--retention", restless}, unbounded...)...), load: load{d: window}}
-	var all []*visitor
 	for range b.sessions {
 		v := &visitor{visits: 1}
-		all = append(all, v)
-		c.load.talkers = append(c.load.talkers, v)
-	}
-	c.visits = func() (n int) {
-		for _, v := range all {
-			n += v.visits
-		}
-		return n
+		c.visitors, c.load.talkers = append(c.visitors, v), append(c.load.talkers, v)
 	}
 	return c, c.start(ctx, folder, startLimit)
 }
@@ -104,6 +96,10 @@ func (b *bench) measureLasting(ctx context.Context) error {
 		}
 		news, olds, ratios = append(news, then), append(olds, now), append(ratios, now/then)
 	}
+	visits := 0
+	for _, v := range old.visitors {
+		visits += v.visits
+	}
 	rows := [][]string{{"", "calls/s", "p99, ms", "resident, MB", "on disk, MB"}}
 	for _, at := range []struct {
 		name string
@@ -111,7 +107,7 @@ func (b *bench) measureLasting(ctx context.Context) error {
 	}{{"the first", first}, {"in the middle", middle}, {"the last", last}} {
 		rows = append(rows, []string{at.name + " " + window.String(), digits(at.rate), digits(at.p99), digits(at.memory), digits(at.disk)})
 	}
-	text := fmt.Sprintf("%v, %s sessions, %d bad answers.\n\n", b.lasting, grouped(fmt.Sprint(old.visits())), old.bad)
+	text := fmt.Sprintf("%v, %s sessions, %d bad answers.\n\n", b.lasting, grouped(fmt.Sprint(visits)), old.bad)
 	turns := table([][]string{
 		{"in turn, " + window.String() + " each", "calls/s", ""},
 		{"a host that begins", summarize(news).String(), ""},
