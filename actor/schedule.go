@@ -46,34 +46,35 @@ func (t *Turn) Schedule() *alarm.Schedule { return t.inc.schedule() }
 func (inc *incarnation) schedule() *alarm.Schedule {
 	if inc.keeper == nil {
 		inc.keeper = alarm.NewKeeper(alarm.KeeperOptions{
-			ID: inc.id, Epoch: inc.epoch,
-			Turn: func() (alarm.Rows, error) {
-				if err := inc.err(); err != nil {
-					return nil, err
-				}
-				if inc.running == nil {
-					return nil, ErrNoTurn
-				}
-				return scheduleRows{inc.running}, nil
-			},
-			Known:    inc.hasCallback,
-			Last:     inc.lastReset,
-			Platform: passes,
-			Released: func() { _ = inc.h.post(inc, derive{}) }, // an incarnation that is over has nothing to derive
-			Count:    func(o alarm.Outcome) { inc.h.meters.scheduleRan(inc.id.Class, o) },
-			Logger:   inc.h.log,
-			Seams:    inc.h.o.Seams,
+			ID: inc.id, Epoch: inc.epoch, Owner: scheduleOwner{inc}, Fresh: inc.fresh,
+			Logger: inc.h.log, Seams: inc.h.o.Seams,
 		})
 	}
 	return inc.keeper.Schedule()
 }
 
-func (inc *incarnation) lastReset() alarm.Reset {
-	return inc.h.breaks.lastRun(inc.id)
+// scheduleOwner is an incarnation as its schedule sees it.
+type scheduleOwner struct{ inc *incarnation }
+
+func (o scheduleOwner) Turn() (alarm.Rows, error) {
+	if err := o.inc.err(); err != nil {
+		return nil, err
+	}
+	if o.inc.running == nil {
+		return nil, ErrNoTurn
+	}
+	return scheduleRows{o.inc.running}, nil
 }
 
-// passes: the error is the platform's, and is likely to be gone next time.
-func passes(err error) bool { return causes[CauseOf(err)].class&(transient|retryable|overloaded) != 0 }
+func (o scheduleOwner) Known(callback string) bool { return o.inc.hasCallback(callback) }
+func (o scheduleOwner) Last() alarm.Reset          { return o.inc.h.breaks.lastRun(o.inc.id) }
+func (o scheduleOwner) Released()                  { _ = o.inc.h.post(o.inc, derive{}) } // an incarnation that is over has nothing to derive
+func (o scheduleOwner) Count(of alarm.Outcome)     { o.inc.h.meters.scheduleRan(o.inc.id.Class, of) }
+
+// Platform: the error is the platform's, and is likely to be gone next time.
+func (scheduleOwner) Platform(err error) bool {
+	return causes[CauseOf(err)].class&(transient|retryable|overloaded) != 0
+}
 
 // derive sets the alarm to what the schedule makes of it, in this turn's batch.
 // It is called for each turn, and last.

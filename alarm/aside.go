@@ -75,6 +75,9 @@ func (s *Schedule) setAside(rows Rows, id string, value []byte, why error) {
 		rows.Delete(payloadPrefix + id)
 		return
 	}
+	if s.aside == nil {
+		s.aside = map[string]bool{}
+	}
 	s.aside[id] = true
 	rows.Put(asidePrefix+id, value)
 	rows.Delete(movedPrefix + id) // of an earlier one

@@ -9,8 +9,6 @@ import (
 
 func TestHeartbeatWhileAKeepAliveIsHeld(t *testing.T) {
 	o := newOwner(t)
-	released := 0
-	o.keeper.s.o.Released = func() { released++ }
 	var first, second func()
 	o.turn(func(s *Schedule) { first, second = s.KeepAlive(), s.KeepAlive() })
 	if !o.keeper.Busy() {
@@ -27,8 +25,8 @@ func TestHeartbeatWhileAKeepAliveIsHeld(t *testing.T) {
 	first()
 	first()
 	o.turn(nil)
-	if !o.alarm.At.Equal(beat) || released != 0 {
-		t.Errorf("released once of two: the alarm is %v, %d turns were asked for", o.alarm.At, released)
+	if !o.alarm.At.Equal(beat) || o.released != 0 {
+		t.Errorf("released once of two: the alarm is %v, %d turns were asked for", o.alarm.At, o.released)
 	}
 	o.now = beat
 	o.wake(nil)
@@ -46,8 +44,8 @@ func TestHeartbeatWhileAKeepAliveIsHeld(t *testing.T) {
 		t.Errorf("after the clock went back the heartbeat moves with every turn: %v, want %v", o.alarm.At, want)
 	}
 	second()
-	if released != 1 {
-		t.Errorf("the last release asks for %d turns", released)
+	if o.released != 1 {
+		t.Errorf("the last release asks for %d turns", o.released)
 	}
 	o.turn(nil)
 	if !o.alarm.At.IsZero() || o.keeper.Busy() {

@@ -7,25 +7,31 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
-// KeeperOptions say whose schedule it is. Turn, Known, Released and Logger are
-// required.
+// Owner is the incarnation whose schedule it is, as the schedule sees it.
+type Owner interface {
+	// Turn is the turn that is running, or an error when none is.
+	Turn() (Rows, error)
+	// Known reports whether the object has a callback of that name.
+	Known(callback string) bool
+	// Last is the reset that ended the incarnation before this one.
+	Last() Reset
+	// Platform reports errors of callbacks that are the platform's and likely to
+	// pass: they cost no attempt.
+	Platform(error) bool
+	// Released is told that the last keep-alive was released, from any goroutine:
+	// the host makes a turn. It must not block.
+	Released()
+	// Count is told what runs of schedules come to.
+	Count(Outcome)
+}
+
+// KeeperOptions say whose schedule it is. Owner and Logger are required.
 type KeeperOptions struct {
 	ID    storage.ID
 	Epoch uint64
-	// Turn is the turn that is running, or an error when none is.
-	Turn func() (Rows, error)
-	// Known reports whether the object has a callback of that name.
-	Known func(callback string) bool
-	// Last is the reset that ended the incarnation before this one.
-	Last func() Reset
-	// Platform reports errors of callbacks that are the platform's and likely to
-	// pass: they cost no attempt.
-	Platform func(error) bool
-	// Released is told that the last keep-alive was released, from any goroutine:
-	// the host makes a turn. It must not block.
-	Released func()
-	// Count, if it is set, is told what runs of schedules come to.
-	Count  func(Outcome)
+	Owner Owner
+	// Fresh: nothing was ever committed to the object, so that there are no rows to read.
+	Fresh  bool
 	Logger *slog.Logger
 	Seams  seams.Alarm
 }
@@ -36,10 +42,7 @@ type Keeper struct{ s Schedule }
 
 // NewKeeper makes an incarnation's schedule. It reads nothing.
 func NewKeeper(o KeeperOptions) *Keeper {
-	if o.Seams.NoRelease {
-		o.Released = func() {}
-	}
-	return &Keeper{Schedule{o: o, sources: sources{id: o.ID, log: o.Logger}}}
+	return &Keeper{Schedule{o: o, loaded: o.Fresh, sources: sources{id: o.ID, log: o.Logger}}}
 }
 
 // Schedule is the object's side.

@@ -17,7 +17,5 @@ const (
 )
 
 func (s *Schedule) count(o Outcome) {
-	if s.o.Count != nil {
-		s.o.Count(o)
-	}
+	s.o.Owner.Count(o)
 }

@@ -32,6 +32,8 @@ type owner struct {
 	known  map[string]bool
 	log    bytes.Buffer
 	seams  seams.Alarm
+	// released counts ends of the last keep-alive.
+	released int
 	// outcomes are what runs have come to.
 	outcomes map[Outcome]int
 	// ran are the runs that have begun, in order.
@@ -50,24 +52,28 @@ func (o *owner) restart(last Reset) {
 	o.last = last
 	o.keeper = NewKeeper(KeeperOptions{
 		ID: storage.ID{Class: "test", Name: "object"}, Epoch: o.epoch,
-		Turn: func() (Rows, error) {
-			if !o.inTurn {
-				return nil, errors.New("not in a turn")
-			}
-			return turn{o}, nil
-		},
-		Known:    func(name string) bool { return o.known[name] },
-		Last:     func() Reset { return o.last },
-		Platform: func(err error) bool { return errors.Is(err, errPlatform) },
-		Released: func() {},
-		Count:    func(of Outcome) { o.outcomes[of]++ },
-		Logger:   slog.New(slog.NewTextHandler(&o.log, nil)),
-		Seams:    o.seams,
+		Owner: ownerOf{o}, Logger: slog.New(slog.NewTextHandler(&o.log, nil)), Seams: o.seams,
 	})
 	if o.start != nil {
 		o.start(o.keeper.Schedule())
 	}
 }
+
+// ownerOf is what a schedule asks.
+type ownerOf struct{ o *owner }
+
+func (w ownerOf) Turn() (Rows, error) {
+	if !w.o.inTurn {
+		return nil, errors.New("not in a turn")
+	}
+	return turn{w.o}, nil
+}
+
+func (w ownerOf) Known(name string) bool  { return w.o.known[name] }
+func (w ownerOf) Last() Reset             { return w.o.last }
+func (w ownerOf) Platform(err error) bool { return errors.Is(err, errPlatform) }
+func (w ownerOf) Count(of Outcome)        { w.o.outcomes[of]++ }
+func (w ownerOf) Released()               { w.o.released++ }
 
 var errPlatform = errors.New("the platform's own")
 

@@ -45,10 +45,7 @@ func lostWait(lost int) time.Duration {
 // settle deals with the runs that earlier incarnations have left unfinished. None
 // costs an attempt, but for a panic, which is the callback's own failure.
 func (s *Schedule) settle(rows Rows) {
-	var last Reset
-	if s.o.Last != nil {
-		last = s.o.Last()
-	}
+	last := s.o.Owner.Last()
 	now := rows.Now().Round(0)
 	var unfinished []*row
 	for _, r := range s.table.ordered {

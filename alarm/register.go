@@ -81,7 +81,7 @@ func (s *Schedule) register(op string, r registration, payload []byte, o []Optio
 	switch {
 	case !s.table.Destroy.IsZero():
 		return refuse(ErrCondemned, "")
-	case !s.o.Known(r.Callback):
+	case !s.o.Owner.Known(r.Callback):
 		return refuse(fmt.Errorf("%w: %.100q", ErrCallback, r.Callback), "define it with actor.Callback before the host starts")
 	case len(payload) > MaxPayload:
 		return refuse(fmt.Errorf("%w: %d bytes, at most %d", ErrPayload, len(payload), MaxPayload), "store it, and let the payload name it")

@@ -8,17 +8,22 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
-// load reads the rows, once in an incarnation, and returns the turn. From then on
-// the table is what they are.
+// load returns the turn. Once in an incarnation it reads the rows; from then on the table
+// is what they are.
 func (s *Schedule) load() (Rows, error) {
-	rows, err := s.o.Turn()
+	rows, err := s.o.Owner.Turn()
 	if err != nil {
-		return rows, err
+		return nil, err
 	}
 	if s.loaded {
 		s.notice(rows)
 		return rows, nil
 	}
+	return rows, s.read(rows)
+}
+
+// read makes the table what the rows are.
+func (s *Schedule) read(rows Rows) error {
 	var table Table
 	type bad struct {
 		id    string
@@ -29,7 +34,7 @@ func (s *Schedule) load() (Rows, error) {
 	// The mark and the entries lie side by side.
 	for e, err := range rows.List(storage.Range{Start: destroyKey, End: entryEnd}) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if e.Key == destroyKey {
 			var mark struct{ At time.Time }
@@ -47,10 +52,13 @@ func (s *Schedule) load() (Rows, error) {
 		}
 		table.set(r, nil)
 	}
-	aside := map[string]bool{}
+	var aside map[string]bool
 	for e, err := range rows.List(storage.Range{Prefix: asidePrefix}) {
 		if err != nil {
-			return nil, err
+			return err
+		}
+		if aside == nil {
+			aside = map[string]bool{}
 		}
 		aside[e.Key[len(asidePrefix):]] = true
 	}
@@ -60,7 +68,7 @@ func (s *Schedule) load() (Rows, error) {
 	}
 	s.noticeWritten(rows)
 	s.settle(rows)
-	return rows, nil
+	return nil
 }
 
 // store writes a row.
@@ -107,7 +115,7 @@ func (s *Schedule) payload(rows Rows, r *row) ([]byte, error) {
 // cleared is told that the turn has deleted all rows of the object. A pending
 // destroy goes on.
 func (s *Schedule) cleared(rows Rows) {
-	s.table, s.aside = Table{Destroy: s.table.Destroy}, map[string]bool{}
+	s.table, s.aside = Table{Destroy: s.table.Destroy}, nil
 	s.loaded = true
 	if !s.table.Destroy.IsZero() {
 		s.condemn(rows, s.table.Destroy)

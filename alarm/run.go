@@ -155,7 +155,7 @@ func (k *Keeper) Begin(parent context.Context, run Run) (context.Context, Run, e
 
 // runnable reports why a row can't be run, whoever tries.
 func (s *Schedule) runnable(r *row) error {
-	if !s.o.Known(r.Callback) {
+	if !s.o.Owner.Known(r.Callback) {
 		return fmt.Errorf("%w: %q", ErrCallback, r.Callback)
 	}
 	if r.Kind != Cron {
@@ -194,7 +194,7 @@ func (k *Keeper) Ran(run Run, failed error) ([]Run, error) {
 			s.succeeded(rows, r, now)
 		case errors.Is(failed, ErrUnrunnable):
 			s.retire(rows, r, failed)
-		case s.o.Platform != nil && s.o.Platform(failed):
+		case s.o.Owner.Platform(failed):
 			s.lost(rows, r, now)
 		default:
 			s.failed(rows, r, now, failed)

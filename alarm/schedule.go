@@ -72,7 +72,12 @@ func (s *Schedule) AddSource(name string, source Source) { s.sources.add(name, s
 // KeepAlive keeps the incarnation from being evicted, and its alarm at most a
 // Heartbeat away, until it is released. Releasing twice is releasing once. When
 // the last one is released the alarm is derived again.
-func (s *Schedule) KeepAlive() (release func()) { return s.alive.hold(s.o.Released) }
+func (s *Schedule) KeepAlive() (release func()) {
+	if s.o.Seams.NoRelease {
+		return s.alive.hold(func() {})
+	}
+	return s.alive.hold(s.o.Owner.Released)
+}
 
 // Get returns a schedule with its payload; false when there is none. It fails with
 // ErrPayloadGone, and returns the rest, when the payload is not there: such a
