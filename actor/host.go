@@ -41,8 +41,8 @@ type Options struct {
 	Logger *slog.Logger
 	// MeterProvider takes the host's figures, for as long as it lives. Nil: nobody does.
 	MeterProvider metric.MeterProvider
-	// TracerProvider takes the spans of requests that objects serve over HTTP. Nil: none
-	// are made.
+	// TracerProvider takes the spans of requests that objects serve over HTTP. Nil,
+	// or that of the noop package: none are made.
 	TracerProvider trace.TracerProvider
 	// Isolates is the number of groups that share a heap. Default: 4.
 	Isolates int

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/kalpahost/kalpa/storage"
 )
@@ -31,7 +32,7 @@ type requestLabels struct {
 }
 
 func (m *requests) instrument(p trace.TracerProvider, meter metric.Meter) (err error) {
-	if p != nil {
+	if _, none := p.(noop.TracerProvider); p != nil && !none {
 		m.tracer = p.Tracer(scope)
 	}
 	m.took, err = meter.Float64Histogram("kalpa.object.request.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(requestBuckets...),

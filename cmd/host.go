@@ -162,7 +162,7 @@ func (h *host) start() (err error) {
 	servers := h.servers(c)
 	h.sessions, err = session.NewService(h.actors, session.Options{
 		Servers: servers, Logger: logger,
-		TracerProvider: h.telemetry.TracerProvider(), MeterProvider: h.telemetry.MeterProvider(),
+		TracerProvider: h.telemetry.Traced(), MeterProvider: h.telemetry.MeterProvider(),
 		Seams: out.Session,
 	})
 	if err != nil {
@@ -290,7 +290,7 @@ func (h *host) mount(c *config.Config, s config.Server) error {
 		return f.Configure(front.Limits{AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins, MaxBody: o.MaxBody, MaxStreams: o.MaxStreams, JSON: o.JSON})
 	}
 	o.Logger, o.At, o.Principal = h.log, h.sessions.At, h.door.principal(h.path(s.Name))
-	o.TracerProvider, o.MeterProvider = h.telemetry.TracerProvider(), h.telemetry.MeterProvider()
+	o.TracerProvider, o.MeterProvider = h.telemetry.Traced(), h.telemetry.MeterProvider()
 	f, err := front.New(o)
 	if err != nil {
 		return err

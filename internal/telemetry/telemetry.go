@@ -22,6 +22,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
 // Options say where telemetry goes. Besides them, the environment's OTEL_*
@@ -164,13 +165,13 @@ func (t *Telemetry) TracerProvider() trace.TracerProvider {
 // nobody is the global provider that nobody has set.
 var nobody = otel.GetTracerProvider()
 
-// Traced is TracerProvider for what is too hot to make spans that nobody takes: nil when
-// nobody has asked for any, here or by setting the global one.
+// Traced is TracerProvider for what is too hot to make spans that nobody takes: the noop
+// package's when nobody has asked for any, here or by setting the global one.
 func (t *Telemetry) Traced() trace.TracerProvider {
 	if p := t.TracerProvider(); p != nobody {
 		return p
 	}
-	return nil
+	return noop.NewTracerProvider()
 }
 
 // MeterProvider is where metrics are made; see [Telemetry.TracerProvider].

@@ -22,7 +22,7 @@ type Front struct {
 	o       Options
 	limits  atomic.Pointer[Limits]
 	guarded atomic.Pointer[guard.Rules]
-	tracer  trace.Tracer
+	tracer  trace.Tracer // nil: nobody takes spans
 
 	turns turns      // of exchanges that are attaching
 	rest  run.Signal // the last handler has left

@@ -111,7 +111,8 @@ type Options struct {
 	// Text mints the ids of sessions and streams: 26 random characters, 130 bits.
 	// Nil: [rand.Text].
 	Text func() string
-	// TracerProvider takes the spans of requests. Nil: OpenTelemetry's global one.
+	// TracerProvider takes the spans of requests. Nil: OpenTelemetry's global one. That of
+	// the noop package makes none, at no cost.
 	TracerProvider trace.TracerProvider
 	// MeterProvider takes the figures of [Front.Stats], for as long as it lives. Nil:
 	// nobody does.

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
@@ -55,11 +56,15 @@ const (
 // begin starts the span of a POST. Its parent is the one that the message names,
 // else the one that the HTTP request does.
 func (x *exchange) begin(ms []wire.Message) {
-	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(x.now())}
 	ctx := x.ctx
 	if !trace.SpanContextFromContext(ctx).IsValid() { // unless a handler around this one has seen to it
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(x.r.Header))
 	}
+	if x.f.tracer == nil {
+		x.ctx = ctx
+		return
+	}
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(x.now())}
 	if !x.batch && bytes.Contains(ms[0].Params(), []byte("traceparent")) { // quick to say no to a large body
 		if named := (propagation.TraceContext{}).Extract(x.ctx, metaOf(ms[0])); trace.SpanContextFromContext(named).IsRemote() {
 			if around := trace.SpanContextFromContext(ctx); around.IsValid() {
@@ -69,10 +74,12 @@ func (x *exchange) begin(ms []wire.Message) {
 		}
 	}
 	x.ctx, x.span = x.f.tracer.Start(ctx, "mcp.request", options...)
-	if x.span.IsRecording() {
+	if x.recording() {
 		x.describe(ms)
 	}
 }
+
+func (x *exchange) recording() bool { return x.span != nil && x.span.IsRecording() }
 
 // metaOf reads the trace that a message names in its _meta.
 type metaOf wire.Message
@@ -83,7 +90,7 @@ func (m metaOf) Keys() []string        { return []string{"traceparent", "tracest
 
 // trace is what the session is told of the span: nothing unless it is recorded.
 func (x *exchange) trace() trace.SpanContext {
-	if !x.span.IsRecording() {
+	if !x.recording() {
 		return trace.SpanContext{}
 	}
 	return x.span.SpanContext()
@@ -129,7 +136,7 @@ func text(id wire.ID) string {
 
 // answer notes in the span what a request was answered with.
 func (x *exchange) answer(message []byte) {
-	if x.span == nil || !x.span.IsRecording() {
+	if !x.recording() {
 		return
 	}
 	found := gjson.GetManyBytes(message, "error.code", "error.message", "error.data.reason", "result.isError")
@@ -148,7 +155,10 @@ func (x *exchange) answer(message []byte) {
 
 // tell ends the span.
 func (x *exchange) tell(no *Refusal) {
-	if x.span.IsRecording() {
+	if x.span == nil {
+		return
+	}
+	if x.recording() {
 		outcome := x.outcome
 		switch {
 		case no != nil:
@@ -168,12 +178,16 @@ func (x *exchange) tell(no *Refusal) {
 	x.span.End(trace.WithTimestamp(x.now()))
 }
 
+// tracer is nil when nobody takes spans.
 func (o Options) tracer() trace.Tracer {
-	p := o.TracerProvider
-	if p == nil {
-		p = otel.GetTracerProvider()
+	switch p := o.TracerProvider.(type) {
+	case nil:
+		return otel.GetTracerProvider().Tracer(scope)
+	case noop.TracerProvider:
+		return nil
+	default:
+		return p.Tracer(scope)
 	}
-	return p.Tracer(scope)
 }
 
 // instrument registers the figures of Stats.

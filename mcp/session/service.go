@@ -48,7 +48,7 @@ type Options struct {
 	// Logger takes what operators should know. Default: the host's.
 	Logger *slog.Logger
 	// TracerProvider and MeterProvider take the spans and the figures. Nil:
-	// OpenTelemetry's global ones.
+	// OpenTelemetry's global ones. Of the noop package's TracerProvider no spans are asked.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 	// CloseTimeout bounds the closing of one runtime. Default: 10 s.

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/kalpahost/kalpa/actor"
 )
@@ -68,11 +69,14 @@ func (s *story) about() []attribute.KeyValue {
 
 // begin is called when the plugin is asked.
 func (s *story) begin() {
-	ctx := context.Background()
-	if s.cause.IsSampled() { // else a trace of its own: residency is to be seen whoever asked
-		ctx = trace.ContextWithSpanContext(ctx, s.cause)
+	var span trace.Span = noop.Span{}
+	if s.t.tracer != nil {
+		ctx := context.Background()
+		if s.cause.IsSampled() { // else a trace of its own: residency is to be seen whoever asked
+			ctx = trace.ContextWithSpanContext(ctx, s.cause)
+		}
+		_, span = s.t.tracer.Start(ctx, "mcp.session.build", trace.WithTimestamp(s.t.clock.Now()))
 	}
-	_, span := s.t.tracer.Start(ctx, "mcp.session.build", trace.WithTimestamp(s.t.clock.Now()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.build, s.built = span, span.SpanContext()
@@ -109,8 +113,8 @@ func (s *story) settle(err error) {
 			span.SetStatus(codes.Error, err.Error())
 			span.SetAttributes(labelError.String(string(closedBuild)))
 		}
+		span.End(trace.WithTimestamp(s.t.clock.Now()))
 	}
-	span.End(trace.WithTimestamp(s.t.clock.Now()))
 }
 
 // closing notes why the runtime is to be closed, and for how long nobody had
@@ -153,6 +157,9 @@ func (s *story) reaped() {
 	s.svc.tell(is)
 	ctx := context.Background()
 	s.t.disposed.Add(ctx, 1, s.at.labels(labelReason.String(string(s.why))))
+	if s.t.tracer == nil {
+		return
+	}
 	options := []trace.SpanStartOption{trace.WithTimestamp(s.since)}
 	if s.built.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: s.built}))

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/internal/clock"
@@ -82,7 +83,7 @@ func (t *telemetry) labelsOf(r residency) []metric.AddOption {
 // driver uses them, on what a step has yielded.
 type telemetry struct {
 	clock  clock.Clock
-	tracer trace.Tracer
+	tracer trace.Tracer // nil: nobody takes spans
 
 	gauge            metric.Int64UpDownCounter
 	builds, disposed metric.Int64Counter
@@ -106,7 +107,10 @@ func newTelemetry(c clock.Clock, tp trace.TracerProvider, mp metric.MeterProvide
 	if mp == nil {
 		mp = otel.GetMeterProvider()
 	}
-	t := &telemetry{clock: c, tracer: tp.Tracer(scope), residents: map[int]int64{}, labels: map[series]seriesLabels{}, places: map[residency][]metric.AddOption{}}
+	t := &telemetry{clock: c, residents: map[int]int64{}, labels: map[series]seriesLabels{}, places: map[residency][]metric.AddOption{}}
+	if _, none := tp.(noop.TracerProvider); !none {
+		t.tracer = tp.Tracer(scope)
+	}
 	m := mp.Meter(scope)
 	note := func(e error) {
 		if err == nil {
