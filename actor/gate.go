@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/kalpahost/kalpa/internal/run"
@@ -79,6 +80,7 @@ func (g *gate) pass(leave []func()) {
 	}
 	if len(leave) > 0 {
 		u := g.holds()
+		u.waiting = slices.Grow(u.waiting, len(leave))
 		for _, f := range leave {
 			u.waiting = append(u.waiting, output{g.sealed, f})
 		}

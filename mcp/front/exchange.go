@@ -54,7 +54,7 @@ type exchange struct {
 	withheld bool
 	no       *Refusal
 
-	span            trace.Span // of a POST; nil for all else
+	span            trace.Span // of a POST; nil for all else, and when nobody takes spans
 	outcome, reason string     // for it; empty: nothing out of the ordinary
 
 	woken  run.Signal // there may be something to do
@@ -96,9 +96,8 @@ func (x *exchange) run(first session.Event) *Refusal {
 	}
 	x.f.add(x)
 	defer x.f.remove(x)
-	defer x.f.o.Runner.AfterDone(x.r.Context(), x.woken.Set)()
 	for over := false; !over; {
-		x.woken.Wait()
+		run.WaitDone(x.r.Context(), x.f.o.Runner, x.woken)
 		if over = x.look(); !over {
 			x.arm()
 		}
@@ -351,7 +350,7 @@ func (x *exchange) due() (over bool) {
 	}
 	switch {
 	case past(x.asked.by):
-		x.alone(x.asked.why)
+		x.alone(*x.asked.why)
 		return true
 	case past(x.openBy):
 		return x.settle(session.Lost(session.ReasonUnanswered))

@@ -9,7 +9,7 @@ import (
 // asked is what the session was asked to answer for: the requests that the exchange
 // is owed when it can't wait any longer.
 type asked struct {
-	why session.Loss
+	why *session.Loss
 	by  time.Time // then the front answers alone; zero: nobody was asked
 }
 
@@ -27,14 +27,14 @@ func (x *exchange) settle(why session.Loss) (over bool) {
 	case x.asked.waits():
 		return false
 	}
-	x.asked = asked{why, x.now().Add(x.f.o.AttachLimit)}
+	x.asked = asked{&why, x.now().Add(x.f.o.AttachLimit)}
 	return x.ask()
 }
 
 // ask is called again when another incarnation has taken the exchange over.
 func (x *exchange) ask() (over bool) {
-	if x.send(&session.Expire{Socket: x.socket, Stream: x.stream, Why: x.asked.why}) != nil {
-		x.alone(x.asked.why)
+	if x.send(&session.Expire{Socket: x.socket, Stream: x.stream, Why: *x.asked.why}) != nil {
+		x.alone(*x.asked.why)
 		return true
 	}
 	return false

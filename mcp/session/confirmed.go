@@ -12,7 +12,7 @@ import (
 // its client has. (A process that is killed takes them along.)
 type confirmed struct {
 	mu sync.Mutex
-	by map[string]map[string]EventID // by session and stream
+	by map[string][]EventID // by session, the last of each stream
 }
 
 // add notes what a front has flushed.
@@ -23,16 +23,14 @@ func (c *confirmed) add(session, event string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	of := c.by[session]
-	if of == nil {
-		if c.by == nil {
-			c.by = map[string]map[string]EventID{}
-		}
-		of = map[string]EventID{}
-		c.by[session] = of
+	if c.by == nil {
+		c.by = map[string][]EventID{}
 	}
-	if old, ok := of[e.Stream]; !ok || old.Less(e) {
-		of[e.Stream] = e
+	of := c.by[session]
+	if i := slices.IndexFunc(of, func(o EventID) bool { return o.Stream == e.Stream }); i < 0 {
+		c.by[session] = append(of, e)
+	} else if of[i].Less(e) {
+		of[i] = e
 	}
 }
 
@@ -41,12 +39,11 @@ func (c *confirmed) add(session, event string) {
 func (c *confirmed) written(session, stream string, upto EventID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	of := c.by[session]
-	if e, ok := of[stream]; ok && !upto.Less(e) {
-		delete(of, stream)
-	}
-	if len(of) == 0 || stream == "" {
+	of := slices.DeleteFunc(c.by[session], func(e EventID) bool { return stream == "" || e.Stream == stream && !upto.Less(e) })
+	if len(of) == 0 {
 		delete(c.by, session)
+	} else {
+		c.by[session] = of
 	}
 }
 
@@ -54,10 +51,7 @@ func (c *confirmed) written(session, stream string, upto EventID) {
 func (c *confirmed) of(session string) []EventID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []EventID
-	for _, e := range c.by[session] {
-		all = append(all, e)
-	}
+	all := slices.Clone(c.by[session])
 	slices.SortFunc(all, func(a, b EventID) int { return strings.Compare(a.Stream, b.Stream) })
 	return all
 }

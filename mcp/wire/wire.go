@@ -260,6 +260,9 @@ func (m Message) WithID(id ID) Message {
 	if m.id.to == m.id.from {
 		panic("wire: WithID on a message without an id")
 	}
+	if string(m.raw[m.id.from:m.id.to]) == string(id) {
+		return m
+	}
 	return m.splice(m.id, []byte(id))
 }
 

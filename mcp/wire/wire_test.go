@@ -301,6 +301,16 @@ func TestMarshalJSON(t *testing.T) {
 	}
 }
 
+func TestWithIDOfTheSameIDCopiesNothing(t *testing.T) {
+	m := NewResult("12", []byte(`{"a":1}`))
+	if n := m.WithID("12"); &n.Bytes()[0] != &m.Bytes()[0] {
+		t.Error("an id was exchanged for itself")
+	}
+	if n := m.WithID(`"12"`); string(n.ID()) != `"12"` || string(m.ID()) != "12" {
+		t.Errorf("the ids are %s and %s", n.ID(), m.ID())
+	}
+}
+
 func TestWithIDPanicsWithoutID(t *testing.T) {
 	defer func() {
 		if recover() == nil {
