@@ -25,10 +25,10 @@ const (
 	// leaves nothing behind, in bytes; Growing is the same at all other times.
 	Floor   = 32 << 20
 	Growing = 8 << 20
-	// usual is GOGC where that is less than what is live: what Go has by default. While a
-	// small heap grows it is less, since garbage becomes holes then. In a large one a
-	// collection costs more than the holes are worth.
-	usual   = 100
+	// usual is GOGC where that is less than what is live. While a small heap grows it is
+	// less, since garbage becomes holes then. In a large one, of many small things that
+	// stay, a collection costs more than the holes are worth, and more than by Go's 100.
+	usual   = 130
 	growing = 70
 	// small is what is live in a small heap, in bytes, at most.
 	small = 64 << 20
@@ -81,7 +81,7 @@ func (p *pacer) look(now reading) (percent int, giveBack bool) {
 		p.most, p.steady = now.live, false
 	}
 	percent = p.percent
-	if want := gogc(now.live, p.steady); want*4 < percent*3 || want*3 > percent*4 { // a change stops the world
+	if want := gogc(now.live, p.steady); want == usual || want*4 < percent*3 || want*3 > percent*4 { // a change stops the world
 		percent = want
 	}
 	giveBack = rests && !p.given && now.held > now.live+min(max(now.live/worth, leastWorth), mostWorth)

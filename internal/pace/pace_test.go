@@ -12,12 +12,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const mb = 1 << 20
 
 func TestGOGC(t *testing.T) {
-	for live, want := range map[uint64]int{0: 800, 4 * mb: 800, 8 * mb: 400, 16 * mb: 200, 32 * mb: 100, 33 * mb: 100, 1 << 40: 100} {
+	for live, want := range map[uint64]int{0: 800, 4 * mb: 800, 8 * mb: 400, 16 * mb: 200, 32 * mb: 130, 33 * mb: 130, 1 << 40: 130} {
 		if got := gogc(live, true); got != want {
 			t.Errorf("with %d bytes live GOGC is %d, want %d", live, got, want)
 		}
 	}
-	for live, want := range map[uint64]int{0: 200, 4 * mb: 200, 8 * mb: 100, 16 * mb: 70, 64 * mb: 70, 65 * mb: 100, 1 << 40: 100} {
+	for live, want := range map[uint64]int{0: 200, 4 * mb: 200, 8 * mb: 100, 16 * mb: 70, 64 * mb: 70, 65 * mb: 130, 1 << 40: 130} {
 		if got := gogc(live, false); got != want {
 			t.Errorf("with %d bytes live in a heap that grows GOGC is %d, want %d", live, got, want)
 		}
@@ -43,16 +43,16 @@ func TestLook(t *testing.T) {
 		{400 * mb, 30 * mb, 60 * mb, 70, false, "more of them"},
 		{500 * mb, 20 * mb, 60 * mb, 160, false, "they go"},
 		{510 * mb, 24 * mb, 60 * mb, 160, false, "and come again: there are places for them"},
-		{2800 * mb, 180 * mb, 320 * mb, 100, false, "a large load"},
-		{2800 * mb, 180 * mb, 320 * mb, 100, false, "a pause"},
-		{2900 * mb, 150 * mb, 320 * mb, 100, false, "is no rest"},
-		{2900 * mb, 150 * mb, 320 * mb, 100, false, "a rest begins"},
-		{2900*mb + 1, 150 * mb, 320 * mb, 100, true, "and is one"},
-		{2900*mb + 2, 150 * mb, 180 * mb, 100, false, "what could not be given back is not asked for again"},
-		{2902 * mb, 150 * mb, 180 * mb, 100, false, "something happens"},
-		{2902*mb + 1, 150 * mb, 165 * mb, 100, false, "it rests again"},
-		{2902*mb + 2, 150 * mb, 165 * mb, 100, false, "and there is next to nothing to give"},
-		{2902*mb + 3, 150 * mb, 167 * mb, 100, true, "until there is"},
+		{2800 * mb, 180 * mb, 320 * mb, 130, false, "a large load"},
+		{2800 * mb, 180 * mb, 320 * mb, 130, false, "a pause"},
+		{2900 * mb, 150 * mb, 320 * mb, 130, false, "is no rest"},
+		{2900 * mb, 150 * mb, 320 * mb, 130, false, "a rest begins"},
+		{2900*mb + 1, 150 * mb, 320 * mb, 130, true, "and is one"},
+		{2900*mb + 2, 150 * mb, 180 * mb, 130, false, "what could not be given back is not asked for again"},
+		{2902 * mb, 150 * mb, 180 * mb, 130, false, "something happens"},
+		{2902*mb + 1, 150 * mb, 165 * mb, 130, false, "it rests again"},
+		{2902*mb + 2, 150 * mb, 165 * mb, 130, false, "and there is next to nothing to give"},
+		{2902*mb + 3, 150 * mb, 167 * mb, 130, true, "until there is"},
 		{3100 * mb, 8 * mb, 24 * mb, 400, false, "nearly all of it is gone"},
 		{3100*mb + 1, 8 * mb, 9 * mb, 400, false, "a pause"},
 		{3100*mb + 2, 8 * mb, 9 * mb, 100, false, "at rest, what comes next may stay"},
