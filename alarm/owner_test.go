@@ -66,7 +66,7 @@ func (w ownerOf) Turn() (Rows, error) {
 	if !w.o.inTurn {
 		return nil, errors.New("not in a turn")
 	}
-	return turn{w.o}, nil
+	return turn(w), nil
 }
 
 func (w ownerOf) Known(name string) bool  { return w.o.known[name] }
