@@ -83,6 +83,78 @@ func (r *resident) Handle(*Turn, any)                                    { r.kep
 func (r *resident) Alarm(t *Turn, _ alarm.Info, done func(*Turn, error)) { done(t, nil) }
 func (r *resident) Idle() bool                                           { return true }
 
+// busyUntil is a machine that is idle once it was told so, and counts who asks.
+type busyUntil struct {
+	asked   atomic.Int64
+	idle    bool
+	handled chan struct{}
+}
+
+func (b *busyUntil) Start(*Turn) error                                    { return nil }
+func (b *busyUntil) Alarm(t *Turn, _ alarm.Info, done func(*Turn, error)) { done(t, nil) }
+func (b *busyUntil) Handle(_ *Turn, event any) {
+	b.idle = event == "rest"
+	b.handled <- struct{}{}
+}
+
+func (b *busyUntil) Idle() bool {
+	b.asked.Add(1)
+	return b.idle
+}
+
+// What keeps an incarnation from being evicted ends in a turn. So who has said that it is
+// not idle is not asked again at each sweep: there may be thousands of them.
+func TestWhoIsNotIdleIsAskedOnceATurn(t *testing.T) {
+	store := storage.NewMemory()
+	defer store.Close()
+	h, err := NewHost(Options{Store: store, Logger: slog.New(slog.DiscardHandler), EvictAfter: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &busyUntil{handled: make(chan struct{}, 1)}
+	h.Register("busy", func() Machine { return b })
+	if err := h.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_ = h.Shutdown(ctx) // what is not idle is reset
+	}()
+	id := storage.ID{Class: "busy", Name: "a"}
+	sweeps := func(until func() bool) {
+		for range 200 {
+			h.sweepAll()
+			time.Sleep(time.Millisecond)
+			if until() {
+				return
+			}
+		}
+	}
+	for turn := range int64(3) {
+		if err := h.Send(id, "work", nil); err != nil {
+			t.Fatal(err)
+		}
+		<-b.handled
+		sweeps(func() bool { return b.asked.Load() > turn })
+		for range 20 {
+			h.sweepAll()
+			time.Sleep(time.Millisecond)
+		}
+		if n := b.asked.Load(); n != turn+1 {
+			t.Fatalf("after %d turns it was asked %d times", turn+1, n)
+		}
+	}
+	if err := h.Send(id, "rest", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-b.handled
+	sweeps(func() bool { return h.dir.empty() })
+	if !h.dir.empty() {
+		t.Error("it rests, and was not evicted")
+	}
+}
+
 // However many objects have been in memory at a time: of those that are evicted nothing
 // is held.
 func TestAnEvictedObjectIsNotKept(t *testing.T) {

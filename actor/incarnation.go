@@ -39,6 +39,7 @@ type incarnation struct {
 	// the first of the critical sections.
 	turns, reads, criticals, alarms, teardowns atomic.Uint32
 	seen                                       uint32  // turns, when it last looked
+	stays                                      uint32  // turns, when the machine last said that it is not idle; 0: it has not
 	stalls                                     *stalls // nil while the incarnation rests
 
 	// overran: it was broken by the watchdog. torn: the object has been torn down, and
@@ -352,7 +353,11 @@ func (inc *incarnation) passivate() (over bool) {
 		return true
 	}
 	posted := slices.ContainsFunc(en.queue, func(e envelope) bool { return e.own })
-	if posted || !inc.machine.Idle() || !inc.gate.idle() || inc.busy() {
+	idle := inc.machine.Idle()
+	if !idle {
+		inc.stays = inc.turns.Load()
+	}
+	if posted || !idle || !inc.gate.idle() || inc.busy() {
 		en.state = active
 		for range en.queue {
 			inc.poke()

@@ -20,7 +20,8 @@ type Machine interface {
 	// when err is not nil. What has been set anew meanwhile stays.
 	Alarm(t *Turn, info alarm.Info, done func(t *Turn, err error))
 	// Idle reports whether the incarnation keeps nothing in memory that storage does
-	// not have. Only then is it evicted. It is called between turns.
+	// not have. Only then is it evicted. It is called between turns, and when it has
+	// said no, not before another turn has been.
 	Idle() bool
 }
 

@@ -56,7 +56,7 @@ func (h *Host) sweepShard(s *shard, before time.Time) {
 	defer s.mu.Unlock()
 	var resting []*entry
 	for _, en := range s.entries {
-		if en.state == active && len(en.queue) == 0 && !en.inc.atWork() && en.inc.restsSince().Before(before) {
+		if en.state == active && len(en.queue) == 0 && !en.inc.atWork() && !en.inc.stayed() && en.inc.restsSince().Before(before) {
 			resting = append(resting, en)
 		}
 	}
@@ -66,6 +66,10 @@ func (h *Host) sweepShard(s *shard, before time.Time) {
 		h.sys.Root.Send(en.inc.pid, evict{})
 	}
 }
+
+// stayed reports that the machine was asked whether it is idle after its last turn, and
+// said no. Called with the shard's lock.
+func (inc *incarnation) stayed() bool { return inc.stays == inc.turns.Load() }
 
 // atWork reports that a turn or a critical section is going on.
 func (inc *incarnation) atWork() bool { return inc.turns.Load()%2 == 1 || inc.criticals.Load()%2 == 1 }
