@@ -51,6 +51,7 @@ type Disk struct {
 	latest  *diskGroup        // that became durable
 	upTo    time.Time         // what was written until then is durable
 	refused time.Time         // when a read failed last
+	overdue bool              // the alarm index could not be read, and has not been since: what is due waits
 
 	syncs, lost int // groups that became durable, and that a crash took back
 }
@@ -110,7 +111,7 @@ func (d *Disk) Durable(id storage.ID, key string) bool {
 // blocked reports that something takes more than a moment to be written, or can't be
 // read.
 func (d *Disk) blocked() bool {
-	return d.Full || d.FailReads || d.Flipped.Class != "" || slices.ContainsFunc(d.unsynced, func(g *diskGroup) bool { return g.ready.Sub(d.s.now) > time.Second })
+	return d.Full || d.FailReads || d.overdue || d.Flipped.Class != "" || slices.ContainsFunc(d.unsynced, func(g *diskGroup) bool { return g.ready.Sub(d.s.now) > time.Second })
 }
 
 // holds reports that nothing of a value is on its way to the disk.
@@ -289,7 +290,9 @@ func (s *diskStore) Alarm(ctx context.Context, id storage.ID) (storage.Alarm, er
 }
 
 func (s *diskStore) Due(ctx context.Context, after storage.Cursor, until time.Time, limit int) ([]storage.Due, error) {
-	if err := s.read(ctx, "due", storage.ID{}, nil); err != nil {
+	err := s.read(ctx, "due", storage.ID{}, nil)
+	s.d.overdue = err != nil && ctx.Err() == nil
+	if err != nil {
 		return nil, err
 	}
 	return s.d.image.Due(after, until, limit), nil
