@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 )
@@ -11,7 +12,9 @@ import (
 const startLimit = 10 * time.Minute
 
 // contest runs servers side by side: all are started, and take turns in rounds, with
-// the others stopped. A server whose turn fails is out.
+// the others stopped. The order is drawn for each round, so that what one leaves behind,
+// for the disk to write, is not always the same other's to bear. A server whose turn
+// fails is out.
 func (b *bench) contest(ctx context.Context, name string, servers []*server, turn func(s *server, round int) error) error {
 	defer func() {
 		for _, s := range servers {
@@ -32,7 +35,8 @@ func (b *bench) contest(ctx context.Context, name string, servers []*server, tur
 		}
 	}
 	for round := range b.rounds {
-		for _, s := range servers {
+		for _, i := range rand.Perm(len(servers)) {
+			s := servers[i]
 			if s.skipped != nil {
 				continue
 			}
