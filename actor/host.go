@@ -188,6 +188,7 @@ type Host struct {
 	bodies     atomic.Int64 // of requests, in bytes
 
 	ticks    atomic.Uint32 // of the sweep
+	evicted  atomic.Int64  // objects
 	code     code          // since Start
 	started  atomic.Bool
 	draining atomic.Bool
@@ -350,6 +351,10 @@ func (h *Host) Epoch(id storage.ID) uint64 {
 	}
 	return 0
 }
+
+// Evicted is how many objects have been evicted: what they had in memory, the next
+// collection finds.
+func (h *Host) Evicted() int64 { return h.evicted.Load() }
 
 // Classes are the names of those that are registered, sorted.
 func (h *Host) Classes() []string { return slices.Sorted(maps.Keys(h.classes)) }

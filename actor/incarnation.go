@@ -365,6 +365,7 @@ func (inc *incarnation) passivate() (over bool) {
 		return false
 	}
 	inc.broken.CompareAndSwap(nil, &Error{Op: "run", ID: inc.id, Epoch: inc.epoch, Cause: Superseded, Err: errEvicted})
+	inc.h.evicted.Add(1)
 	inc.life.end(errEvicted)
 	inc.h.sockets.forget(inc.id)
 	inc.h.sys.Root.Stop(inc.pid)

@@ -106,11 +106,11 @@ func serve(ctx context.Context, c *config.Config, load func() (*config.Config, c
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 
-	defer pace.Start()()
 	h, err := open(c, logger, level)
 	if err != nil {
 		return err
 	}
+	defer pace.Start(h.actors.Evicted)()
 	h.announce(stdout)
 	notify(logger, serving)
 	beating, rest := context.WithCancel(context.WithoutCancel(ctx))

@@ -31,7 +31,10 @@ const (
 	usual   = 130
 	growing = 70
 	// small is what is live in a small heap, in bytes, at most.
-	small = 64 << 20
+	small = 20 << 20
+	// evicted is what an object that was evicted had in memory, in bytes, at the least:
+	// docs/benchmarks.md has 1,300 for the smallest.
+	evicted = 1 << 10
 	// staying is the part of what is allocated, one in so many, that stays where the heap
 	// grows.
 	staying = 16
@@ -53,6 +56,7 @@ type reading struct {
 	allocated uint64 // since the process began
 	live      uint64 // what the last collection has left
 	held      uint64 // what is live, garbage, or free and not given back
+	evicted   uint64 // objects, since the process began
 }
 
 // pacer decides. It keeps what it has seen at the last look.
@@ -70,12 +74,14 @@ type pacer struct {
 func (p *pacer) look(now reading) (percent int, giveBack bool) {
 	quiet := now.allocated-p.last.allocated < resting
 	rests := quiet && p.quiet // a pause is no rest
-	if !quiet {
+	// What was evicted counts as live until the next collection.
+	left := min((now.evicted-p.collected.evicted)*evicted, now.live)
+	if !quiet || left > leastWorth {
 		p.given = false
 	}
 	if now.live != p.collected.live {
 		p.steady = now.live < p.most+(now.allocated-p.collected.allocated)/staying
-		p.collected, p.most = now, max(now.live, p.most)
+		p.collected, p.most, left = now, max(now.live, p.most), 0
 	}
 	if rests {
 		p.most, p.steady = now.live, false
@@ -84,8 +90,10 @@ func (p *pacer) look(now reading) (percent int, giveBack bool) {
 	if want := gogc(now.live, p.steady); want == usual || want*4 < percent*3 || want*3 > percent*4 { // a change stops the world
 		percent = want
 	}
-	giveBack = rests && !p.given && now.held > now.live+min(max(now.live/worth, leastWorth), mostWorth)
-	p.given = p.given || giveBack
+	live := now.live - left
+	if giveBack = rests && !p.given && now.held > live+min(max(live/worth, leastWorth), mostWorth); giveBack {
+		p.given, p.collected.evicted = true, now.evicted
+	}
 	p.last, p.percent, p.quiet = now, percent, quiet
 	return percent, giveBack
 }
@@ -102,8 +110,8 @@ func gogc(live uint64, steady bool) int {
 }
 
 // Start paces the collector until stop is called, which waits for the end and puts
-// things back as they were.
-func Start() (stop func()) {
+// things back as they were. evictions is how many objects have been evicted so far.
+func Start(evictions func() int64) (stop func()) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
@@ -123,7 +131,7 @@ func Start() (stop func()) {
 			case <-look.C:
 			}
 			before := p.percent
-			percent, giveBack := p.look(read())
+			percent, giveBack := p.look(read(evictions))
 			if percent != before {
 				debug.SetGCPercent(percent)
 			}
@@ -138,7 +146,7 @@ func Start() (stop func()) {
 	})
 }
 
-func read() reading {
+func read(evictions func() int64) reading {
 	all := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"},
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
@@ -146,6 +154,6 @@ func read() reading {
 	metrics.Read(all)
 	return reading{
 		allocated: all[0].Value.Uint64(), live: all[1].Value.Uint64(),
-		held: all[2].Value.Uint64() + all[3].Value.Uint64(),
+		held: all[2].Value.Uint64() + all[3].Value.Uint64(), evicted: uint64(evictions()), //nolint:gosec // a count
 	}
 }

@@ -11,13 +11,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const mb = 1 << 20
 
+func none() int64 { return 0 }
+
 func TestGOGC(t *testing.T) {
 	for live, want := range map[uint64]int{0: 800, 4 * mb: 800, 8 * mb: 400, 16 * mb: 200, 32 * mb: 130, 33 * mb: 130, 1 << 40: 130} {
 		if got := gogc(live, true); got != want {
 			t.Errorf("with %d bytes live GOGC is %d, want %d", live, got, want)
 		}
 	}
-	for live, want := range map[uint64]int{0: 200, 4 * mb: 200, 8 * mb: 100, 16 * mb: 70, 64 * mb: 70, 65 * mb: 130, 1 << 40: 130} {
+	for live, want := range map[uint64]int{0: 200, 4 * mb: 200, 8 * mb: 100, 16 * mb: 70, 20 * mb: 70, 21 * mb: 130, 1 << 40: 130} {
 		if got := gogc(live, false); got != want {
 			t.Errorf("with %d bytes live in a heap that grows GOGC is %d, want %d", live, got, want)
 		}
@@ -40,9 +42,9 @@ func TestLook(t *testing.T) {
 		{200 * mb, 8 * mb, 40 * mb, 355, false, "the live heap changes a little, and the pace does not"},
 		{205 * mb, 9 * mb, 40 * mb, 355, false, "it has been that much before"},
 		{300 * mb, 20 * mb, 40 * mb, 70, false, "sessions are opened"},
-		{400 * mb, 30 * mb, 60 * mb, 70, false, "more of them"},
-		{500 * mb, 20 * mb, 60 * mb, 160, false, "they go"},
-		{510 * mb, 24 * mb, 60 * mb, 160, false, "and come again: there are places for them"},
+		{400 * mb, 30 * mb, 60 * mb, 130, false, "more of them"},
+		{500 * mb, 20 * mb, 60 * mb, 130, false, "they go"},
+		{510 * mb, 24 * mb, 60 * mb, 130, false, "and come again: there are places for them"},
 		{2800 * mb, 180 * mb, 320 * mb, 130, false, "a large load"},
 		{2800 * mb, 180 * mb, 320 * mb, 130, false, "a pause"},
 		{2900 * mb, 150 * mb, 320 * mb, 130, false, "is no rest"},
@@ -58,7 +60,7 @@ func TestLook(t *testing.T) {
 		{3100*mb + 2, 8 * mb, 9 * mb, 100, false, "at rest, what comes next may stay"},
 		{3100*mb + 3, 8 * mb, 11 * mb, 100, true, "of a small heap less is worth it"},
 	} {
-		percent, giveBack := p.look(reading{at.allocated, at.live, at.held})
+		percent, giveBack := p.look(reading{at.allocated, at.live, at.held, 0})
 		if percent != at.percent || giveBack != at.giveBack {
 			t.Errorf("look %d, %s: GOGC %d, give back %v; want %d, %v", i, at.why, percent, giveBack, at.percent, at.giveBack)
 		}
@@ -70,9 +72,9 @@ func TestStart(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
 	t.Setenv("GOGC", "50")
-	Start()()
+	Start(none)()
 	t.Setenv("GOGC", "")
-	stop := Start()
+	stop := Start(none)
 	stop()
 	stop()
 	if is := debug.SetGCPercent(77); is != 77 {
@@ -82,7 +84,34 @@ func TestStart(t *testing.T) {
 
 // TestRead: the runtime has all of what is read.
 func TestRead(t *testing.T) {
-	if r := read(); r.allocated == 0 || r.held == 0 {
+	if r := read(none); r.allocated == 0 || r.held == 0 {
 		t.Errorf("read %+v", r)
+	}
+}
+
+// What was evicted counts as live until the next collection, and an eviction allocates
+// next to nothing: without knowing of it the host would keep what a crowd has left.
+func TestWhatIsEvictedIsGivenBack(t *testing.T) {
+	p := pacer{percent: 130}
+	for i, at := range []struct {
+		live, held, evicted uint64
+		giveBack            bool
+		why                 string
+	}{
+		{170 * mb, 360 * mb, 0, false, "a crowd has come"},
+		{170 * mb, 360 * mb, 0, false, "and comes to rest"},
+		{170 * mb, 360 * mb, 0, true, "its garbage goes"},
+		{172 * mb, 174 * mb, 0, false, "what is left is live"},
+		{172 * mb, 175 * mb, 50_000, true, "it is evicted"},
+		{172 * mb, 175 * mb, 50_000, false, "and given back once"},
+		{120 * mb, 121 * mb, 50_000, false, "which is seen"},
+		{120 * mb, 121 * mb, 51_000, false, "of a few more it is not worth it"},
+		{120 * mb, 121 * mb, 70_000, true, "until there are many"},
+		{100 * mb, 101 * mb, 70_000, false, "that is all"},
+		{100 * mb, 101 * mb, 70_000, false, "and stays so"},
+	} {
+		if _, giveBack := p.look(reading{allocated: 10*mb + uint64(i), live: at.live, held: at.held, evicted: at.evicted}); giveBack != at.giveBack {
+			t.Errorf("look %d, %s: give back %v, want %v", i, at.why, giveBack, at.giveBack)
+		}
 	}
 }
