@@ -41,7 +41,9 @@ const (
 	// worth is the part of what is live, one in so many, that is worth to be given back:
 	// that costs a collection. It is never less than leastWorth nor more than mostWorth, in
 	// bytes.
-	worth      = 4
+	worth = 4
+	// worthAtEnd is the same for what was evicted, once evictions have come to an end.
+	worthAtEnd = 64
 	leastWorth = 2 << 20
 	mostWorth  = 16 << 20
 	// resting is what a host allocates in a look's time at rest, in bytes: sweeps, health
@@ -90,8 +92,9 @@ func (p *pacer) look(now reading) (percent int, giveBack bool) {
 	if want := gogc(now.live, p.steady); want == usual || want*4 < percent*3 || want*3 > percent*4 { // a change stops the world
 		percent = want
 	}
-	live := now.live - left
-	if giveBack = rests && !p.given && now.held > live+min(max(live/worth, leastWorth), mostWorth); giveBack {
+	enough := now.held > now.live+min(max(now.live/worth, leastWorth), mostWorth)
+	over := now.evicted == p.last.evicted && left > max(now.live/worthAtEnd, leastWorth)
+	if giveBack = rests && !p.given && (enough || over); giveBack {
 		p.given, p.collected.evicted = true, now.evicted
 	}
 	p.last, p.percent, p.quiet = now, percent, quiet

@@ -102,13 +102,16 @@ func TestWhatIsEvictedIsGivenBack(t *testing.T) {
 		{170 * mb, 360 * mb, 0, false, "and comes to rest"},
 		{170 * mb, 360 * mb, 0, true, "its garbage goes"},
 		{172 * mb, 174 * mb, 0, false, "what is left is live"},
-		{172 * mb, 175 * mb, 50_000, true, "it is evicted"},
+		{172 * mb, 175 * mb, 30_000, false, "it is evicted"},
+		{172 * mb, 175 * mb, 50_000, false, "to its end"},
+		{172 * mb, 175 * mb, 50_000, true, "and goes"},
 		{172 * mb, 175 * mb, 50_000, false, "and given back once"},
 		{120 * mb, 121 * mb, 50_000, false, "which is seen"},
 		{120 * mb, 121 * mb, 51_000, false, "of a few more it is not worth it"},
-		{120 * mb, 121 * mb, 70_000, true, "until there are many"},
-		{100 * mb, 101 * mb, 70_000, false, "that is all"},
-		{100 * mb, 101 * mb, 70_000, false, "and stays so"},
+		{120 * mb, 121 * mb, 54_000, false, "until there are many"},
+		{120 * mb, 121 * mb, 54_000, true, "and no more are about to go"},
+		{100 * mb, 101 * mb, 54_000, false, "that is all"},
+		{100 * mb, 101 * mb, 54_000, false, "and stays so"},
 	} {
 		if _, giveBack := p.look(reading{allocated: 10*mb + uint64(i), live: at.live, held: at.held, evicted: at.evicted}); giveBack != at.giveBack {
 			t.Errorf("look %d, %s: give back %v, want %v", i, at.why, giveBack, at.giveBack)
