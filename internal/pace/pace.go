@@ -42,7 +42,8 @@ const (
 	// that costs a collection. It is never less than leastWorth nor more than mostWorth, in
 	// bytes.
 	worth = 4
-	// worthAtEnd is the same for what was evicted, once evictions have come to an end.
+	// worthAtEnd is the same for what was evicted, once evictions have come to an end: once
+	// there are few in a look, one in so many of those that there were.
 	worthAtEnd = 64
 	leastWorth = 2 << 20
 	mostWorth  = 16 << 20
@@ -93,7 +94,7 @@ func (p *pacer) look(now reading) (percent int, giveBack bool) {
 		percent = want
 	}
 	enough := now.held > now.live+min(max(now.live/worth, leastWorth), mostWorth)
-	over := now.evicted == p.last.evicted && left > max(now.live/worthAtEnd, leastWorth)
+	over := (now.evicted-p.last.evicted)*evicted < left/worthAtEnd && left > max(now.live/worthAtEnd, leastWorth)
 	if giveBack = rests && !p.given && (enough || over); giveBack {
 		p.given, p.collected.evicted = true, now.evicted
 	}

@@ -112,6 +112,9 @@ func TestWhatIsEvictedIsGivenBack(t *testing.T) {
 		{120 * mb, 121 * mb, 54_000, true, "and no more are about to go"},
 		{100 * mb, 101 * mb, 54_000, false, "that is all"},
 		{100 * mb, 101 * mb, 54_000, false, "and stays so"},
+		{100 * mb, 101 * mb, 60_000, false, "many more"},
+		{100 * mb, 101 * mb, 60_001, true, "and then one now and then"},
+		{100 * mb, 101 * mb, 60_002, false, "which is not worth it again"},
 	} {
 		if _, giveBack := p.look(reading{allocated: 10*mb + uint64(i), live: at.live, held: at.held, evicted: at.evicted}); giveBack != at.giveBack {
 			t.Errorf("look %d, %s: give back %v, want %v", i, at.why, giveBack, at.giveBack)
