@@ -31,21 +31,32 @@ func (p *poster) Alarm(t *Turn, _ alarm.Info, done func(*Turn, error)) { done(t,
 
 func (p *poster) Idle() bool { return true }
 
-// What an incarnation has posted to itself when it is about to be evicted is handled,
-// and by no other incarnation.
-func TestWhatIsPostedDuringAnEvictionIsHandledByWhoPostedIt(t *testing.T) {
+// unswept starts a host that evicts nothing by itself, with one class.
+func unswept(t *testing.T, class string, m func() Machine) *Host {
+	t.Helper()
 	store := storage.NewMemory()
-	defer store.Close()
-	h, err := NewHost(Options{Store: store, Logger: slog.New(slog.DiscardHandler), EvictAfter: -1})
+	t.Cleanup(func() { store.Close() })
+	h, err := NewHost(Options{Store: store, Logger: slog.New(slog.DiscardHandler), EvictAfter: -1, Isolates: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &poster{make(chan func(any) error, 9), make(chan uint64, 9)}
-	h.Register("poster", func() Machine { return p })
+	h.Register(class, m)
 	if err := h.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer h.Shutdown(context.Background())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = h.Shutdown(ctx) // what is not idle is reset
+	})
+	return h
+}
+
+// What an incarnation has posted to itself when it is about to be evicted is handled,
+// and by no other incarnation.
+func TestWhatIsPostedDuringAnEvictionIsHandledByWhoPostedIt(t *testing.T) {
+	p := &poster{make(chan func(any) error, 9), make(chan uint64, 9)}
+	h := unswept(t, "poster", func() Machine { return p })
 	id := storage.ID{Class: "poster", Name: "p"}
 	if err := h.Send(id, "begin", nil); err != nil {
 		t.Fatal(err)
@@ -105,22 +116,8 @@ func (b *busyUntil) Idle() bool {
 // What keeps an incarnation from being evicted ends in a turn. So who has said that it is
 // not idle is not asked again at each sweep: there may be thousands of them.
 func TestWhoIsNotIdleIsAskedOnceATurn(t *testing.T) {
-	store := storage.NewMemory()
-	defer store.Close()
-	h, err := NewHost(Options{Store: store, Logger: slog.New(slog.DiscardHandler), EvictAfter: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
 	b := &busyUntil{handled: make(chan struct{}, 1)}
-	h.Register("busy", func() Machine { return b })
-	if err := h.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		defer cancel()
-		_ = h.Shutdown(ctx) // what is not idle is reset
-	}()
+	h := unswept(t, "busy", func() Machine { return b })
 	id := storage.ID{Class: "busy", Name: "a"}
 	sweeps := func(until func() bool) {
 		for range 200 {
@@ -158,23 +155,13 @@ func TestWhoIsNotIdleIsAskedOnceATurn(t *testing.T) {
 // However many objects have been in memory at a time: of those that are evicted nothing
 // is held.
 func TestAnEvictedObjectIsNotKept(t *testing.T) {
-	store := storage.NewMemory()
-	defer store.Close()
-	h, err := NewHost(Options{Store: store, Logger: slog.New(slog.DiscardHandler), EvictAfter: -1, Isolates: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var alive atomic.Int64
-	h.Register("resident", func() Machine {
+	h := unswept(t, "resident", func() Machine {
 		r := &resident{}
 		alive.Add(1)
 		runtime.AddCleanup(r, func(n *atomic.Int64) { n.Add(-1) }, &alive)
 		return r
 	})
-	if err := h.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer h.Shutdown(context.Background())
 	const objects = 100
 	for n := range objects {
 		if err := h.Send(storage.ID{Class: "resident", Name: fmt.Sprint(n)}, "begin", nil); err != nil {
