@@ -52,13 +52,10 @@ func (s *Schedule) read(rows Rows) error {
 		}
 		table.set(r, nil)
 	}
-	var aside map[string]bool
+	aside := map[string]bool{}
 	for e, err := range rows.List(storage.Range{Prefix: asidePrefix}) {
 		if err != nil {
 			return err
-		}
-		if aside == nil {
-			aside = map[string]bool{}
 		}
 		aside[e.Key[len(asidePrefix):]] = true
 	}

@@ -7,7 +7,8 @@
 // when sessions are opened, garbage lies between it, and its places are too small to be
 // given back: there is less of them where collections are closer, and [Growing] is what
 // may come up then. And what a burst has left behind stays with the process for minutes,
-// while nothing needs it: at rest it is given back, once.
+// while nothing needs it: at rest it is given back, once, and what is evicted later when
+// that is over.
 //
 // Who sets GOGC or GOMEMLIMIT has decided, and is left alone.
 package pace

@@ -155,25 +155,23 @@ func (x *exchange) answer(message []byte) {
 
 // tell ends the span.
 func (x *exchange) tell(no *Refusal) {
-	if x.span == nil {
+	if !x.recording() {
 		return
 	}
-	if x.recording() {
-		outcome := x.outcome
-		switch {
-		case no != nil:
-			outcome = refused
-			x.answer(no.Body.Bytes())
-			x.span.SetAttributes(keyStatus.Int(no.Status))
-		case outcome == "" && x.status != 0:
-			outcome = accepted
-		case outcome == "":
-			outcome = answered
-		}
-		x.span.SetAttributes(keyOutcome.String(outcome))
-		if x.reason != "" {
-			x.span.SetAttributes(keyReason.String(x.reason))
-		}
+	outcome := x.outcome
+	switch {
+	case no != nil:
+		outcome = refused
+		x.answer(no.Body.Bytes())
+		x.span.SetAttributes(keyStatus.Int(no.Status))
+	case outcome == "" && x.status != 0:
+		outcome = accepted
+	case outcome == "":
+		outcome = answered
+	}
+	x.span.SetAttributes(keyOutcome.String(outcome))
+	if x.reason != "" {
+		x.span.SetAttributes(keyReason.String(x.reason))
 	}
 	x.span.End(trace.WithTimestamp(x.now()))
 }
