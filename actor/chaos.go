@@ -213,10 +213,13 @@ func (c *Chaos) Armed() []Armed {
 	return all
 }
 
+// Waits tells whether any strike is armed.
+func (c *Chaos) Waits() bool { return c.armed.Load() > 0 }
+
 // At tells that an object has come to a point, and strikes it if that is due. When
 // it returns, a reset has happened.
 func (c *Chaos) At(m Moment) {
-	if c.armed.Load() == 0 {
+	if !c.Waits() {
 		return
 	}
 	if s := c.due(m); s != nil {

@@ -28,6 +28,7 @@ type Turn struct {
 	outs  []func()  // ahead of after: see out
 	// submitted runs at the end of the turn, when its batch is on its way.
 	submitted []func()
+	lingers   bool // see Linger
 	// leaving is what of a response leaves with the turn.
 	leaving *leaving
 	// open: it is going on. It is closed while its code awaits.
@@ -305,6 +306,11 @@ func (t *Turn) After(f func()) {
 // Functions run in order, must not block, and never run when the incarnation is reset first.
 func (t *Turn) Submitted(f func()) { t.submitted = append(t.submitted, f) }
 
+// Linger lets the store hold what this turn has written back for some milliseconds, so
+// that it lands together with what the object's next turn writes. What waits behind it
+// waits as long. It is for a turn that is answered by another at once, as a rule.
+func (t *Turn) Linger() { t.lingers = true }
+
 // Abort resets the object after this turn, which leaves no trace.
 func (t *Turn) Abort(reason error) {
 	t.inc.abort("run", reason)
@@ -387,6 +393,7 @@ func (t *Turn) end() {
 	inc.running = nil
 	if b := t.batch; b != nil {
 		t.batch, t.size, t.at = nil, 0, nil
+		b.Fresh, b.Lingers, t.lingers = inc.fresh, t.lingers, false
 		size := int64(b.Size())
 		if err := inc.isolate.cache(inc, size); err != nil {
 			return

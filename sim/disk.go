@@ -67,7 +67,7 @@ func NewDisk(s *Scheduler) *Disk {
 // real one. It is called in an event of the process.
 func (d *Disk) Open(p *Process) (storage.Store, error) {
 	c, err := storage.NewCommitter(diskBackend{d, p}, storage.CommitterOptions{
-		Runner: p, Seams: d.seams,
+		Runner: p, Clock: p, Seams: d.seams,
 		Fatal: func(error) { p.Kill() }, // what was being written is in doubt: the next start finds out
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kalpahost/kalpa/internal/clock"
 	"github.com/kalpahost/kalpa/internal/run"
 	"github.com/kalpahost/kalpa/internal/seams"
 )
@@ -36,6 +37,10 @@ type CommitterOptions struct {
 	GroupBytes int
 	GroupCount int
 	Window     int
+	// Linger bounds how long a batch that lingers waits. 0 means DefaultLinger.
+	Linger time.Duration
+	// Clock is what it is measured by. Nil means the system's.
+	Clock clock.Clock
 	// Runner starts the goroutines. Nil means the runtime's own.
 	Runner run.Runner
 	// Fatal is called once, with the first error of a group. In production it
@@ -61,6 +66,12 @@ func (o *CommitterOptions) fill() {
 			*d.n = d.def
 		}
 	}
+	if o.Linger <= 0 {
+		o.Linger = DefaultLinger
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Real
+	}
 	if o.Runner == nil {
 		o.Runner = run.Real
 	}
@@ -79,6 +90,9 @@ func (o *CommitterOptions) fill() {
 // its size adapts to the load without a timer. Claims that come while nothing is on its
 // way are answered by the first.
 //
+// A batch that lingers stays out of the queue until the next claim, batch or release of its
+// object, with which it lands as one if it can, or until it has waited long enough.
+//
 // A batch that is refused for what it holds ends its incarnation: batches behind
 // it must not land without it.
 type Committer struct {
@@ -94,6 +108,7 @@ type Committer struct {
 	spare   []request
 	bytes   int
 	blocked []*blocked // in order; the first does not fit
+	lingers lingering
 	closing bool
 	ended   bool       // both goroutines are gone
 	gone    run.Signal // likewise
@@ -138,7 +153,7 @@ const (
 type request struct {
 	kind    kind
 	size    int
-	id      ID     // claiming, releasing
+	id      ID
 	epoch   uint64 // releasing
 	batch   *Batch
 	err     error // found before it was queued
@@ -209,7 +224,7 @@ func (c *Committer) Release(id ID, epoch uint64) {
 
 // Submit is Store.Submit.
 func (c *Committer) Submit(b *Batch, done func(error)) {
-	r := request{kind: submitting, size: b.Size(), batch: b, done: done}
+	r := request{kind: submitting, size: b.Size(), id: b.ID, batch: b, done: done}
 	if err := b.Validate(); err != nil {
 		r.err = &Error{Op: "commit", ID: b.ID, Err: err}
 	}
@@ -245,6 +260,7 @@ func (c *Committer) Close() error {
 	defer c.mu.Unlock()
 	again := c.closing
 	c.closing = true
+	c.lingers.over(true, c.line)
 	for _, w := range c.blocked {
 		w.wake.Set()
 	}
@@ -297,8 +313,38 @@ func (c *Committer) fits(r request) bool {
 	return c.bytes == 0 || c.bytes+r.size <= c.opts.QueueBytes
 }
 
+// push lets a request in, behind or with what lingers of its object.
 func (c *Committer) push(r request) {
 	c.bytes += r.size
+	lingers := r.kind == submitting && r.batch.Lingers && r.err == nil
+	if before, ok := c.lingers.take(r.id); ok {
+		if before.joins(&r) {
+			r = before.join(r)
+		} else {
+			c.line(before)
+		}
+		lingers = false // or the first of many would wait for the last
+	}
+	if !lingers {
+		c.line(r)
+	} else if c.lingers.add(r) {
+		c.tick()
+	}
+}
+
+// tick has what lingers looked after.
+func (c *Committer) tick() {
+	c.opts.Clock.AfterFunc(c.opts.Linger/2, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.lingers.over(false, c.line) {
+			c.tick()
+		}
+	})
+}
+
+// line puts a request into the queue.
+func (c *Committer) line(r request) {
 	c.queue = append(c.queue, r)
 	if len(c.queue) == 1 {
 		c.work.Set()

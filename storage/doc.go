@@ -16,8 +16,9 @@
 //
 // # Order
 //
-// Claims, batches and releases take effect in the order in which they were
-// submitted, and their callbacks run in that order too. Of the batches of a
+// Claims, batches and releases of an object take effect in the order in which they
+// were submitted, and their callbacks run in that order too. So do those of different
+// objects, but for batches that linger. Of the batches of a
 // broken incarnation a prefix may land; never a later one without an earlier
 // one. A callback runs on the committer's goroutine: it must not block.
 //

@@ -40,6 +40,12 @@ type Batch struct {
 	Puts    []Entry
 	// Alarm replaces the alarm row; a zero At deletes it; nil leaves it alone.
 	Alarm *Alarm
+	// Fresh: nothing was ever committed to the object before.
+	Fresh bool
+	// Lingers: another batch of the object is expected within moments, and this one may
+	// wait for it, so that the two land as one. It waits no longer than a bound of the
+	// store's, and not when the object is claimed.
+	Lingers bool
 }
 
 // Size is the number of bytes that the batch holds in memory, about.

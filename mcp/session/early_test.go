@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kalpahost/kalpa/actor"
 	"github.com/kalpahost/kalpa/mcp/session"
 	"github.com/kalpahost/kalpa/mcp/wire"
 )
@@ -110,6 +111,21 @@ func TestCallThatBeginsEarlyOvertakesNothing(t *testing.T) {
 	second.wait()
 }
 
+// slow calls the tool of that name. again is what a front does when its socket breaks.
+func (c *client) slow() (l *link, again func() *link) {
+	c.w.t.Helper()
+	m, err := wire.Parse([]byte(call(`7`, "slow")))
+	if err != nil {
+		c.w.t.Fatal(err)
+	}
+	post := session.Post{Socket: session.NewSocket(0), Caller: caller, Stream: session.NewStream(), Messages: []wire.Message{m}}
+	return c.send(&post, post.Socket), func() *link {
+		a := &session.Attach{Socket: session.NewSocket(0), Post: post}
+		a.Post.Socket = a.Socket
+		return c.send(a, a.Socket)
+	}
+}
+
 // A reset while the call is being stored: its row lands, and the next incarnation answers
 // for it. It does not begin again.
 func TestCallThatBeganEarlyIsOwedAfterAReset(t *testing.T) {
@@ -118,25 +134,34 @@ func TestCallThatBeganEarlyIsOwedAfterAReset(t *testing.T) {
 	r := p.nth(1)
 	c.twice(r, true)
 	hold(true)
-	sock, stream := session.NewSocket(0), session.NewStream()
-	m, err := wire.Parse([]byte(call(`7`, "slow")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	post := session.Post{Socket: sock, Caller: caller, Stream: stream, Messages: []wire.Message{m}}
-	l := c.send(&post, sock)
+	l, again := c.slow()
 	r.hears(`"slow"`)
 	losses["memory_limit"](p, c, r)
 	hold(false)
 	if end := l.wait().end; end.Kind != session.Broken || l.opening != nil {
 		t.Fatalf("opening %+v, end %+v", l.opening, end)
 	}
-	sock = session.NewSocket(0)
-	l = c.send(&session.Attach{Socket: sock, Post: session.Post{Socket: sock, Caller: caller, Stream: stream, Messages: []wire.Message{m}}}, sock)
-	once(t, l.wait().text(), `"started":true`)
+	once(t, again().wait().text(), `"started":true`)
 	if p.count() > 1 && len(p.nth(2).heard(`"slow"`)) > 0 {
 		t.Error("it was begun again")
 	}
+}
+
+// A strike that is armed finds the time between a call and its answer: the two do not wait
+// for each other then.
+func TestStrikeComesBetweenACallAndItsAnswer(t *testing.T) {
+	p := newPuppets(t, readOnly, func(s *session.Server) { s.Early = session.EarlyReadOnly })
+	c, r := p.open1(), p.nth(1)
+	c.twice(r, true)
+	if _, err := p.host.Chaos().Arm(actor.Strike{Point: actor.AfterDelivery, Tool: "slow", Cause: actor.MemoryLimit}); err != nil {
+		t.Fatal(err)
+	}
+	l, again := c.slow()
+	r.answer(r.hears(`"slow"`), `{}`)
+	if end := l.wait().end; end.Kind != session.Broken {
+		t.Fatalf("end %+v", end)
+	}
+	once(t, again().wait().text(), `"started":true`)
 }
 
 // A list that has changed is forgotten until it is known again, and so is one of a runtime

@@ -118,6 +118,7 @@ func lostInitialize(t *testing.T) (*client, *session.Post, *link) {
 	post := &session.Post{Socket: session.NewSocket(0), Caller: caller, Stream: session.NewStream(), Create: true, Messages: []wire.Message{m}}
 	l := c.send(post, post.Socket)
 	p.nth(1).hears(`"clientInfo"`)
+	l.until("the event that primes", func() bool { return len(l.frames) > 0 })
 	p.host.Reset(c.object(), actor.CPULimit, nil)
 	if l.wait(); l.end.Kind != session.Broken || len(l.frames) != 1 {
 		t.Fatalf("ended %+v, after %d frames", l.end, len(l.frames))

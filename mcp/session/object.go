@@ -280,12 +280,14 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		obj.rt = rt
 		if e.first {
 			t.Submitted(rt.start)
+			obj.linger(t)
 		} else {
 			t.After(rt.start)
 		}
 	case begin:
 		if rt := obj.rt; rt != nil && rt.gen == e.gen && rt.gated.Load() == 0 {
 			t.Submitted(func() { rt.deliver(e.msg) })
+			obj.linger(t)
 		} else {
 			obj.queue(t, deliver(e))
 		}
@@ -319,6 +321,14 @@ func (obj *object) queue(t *actor.Turn, e effect) {
 		if rt := obj.rt; rt != nil && rt.gen == e.gen {
 			t.After(func() { rt.close(e) })
 		}
+	}
+}
+
+// linger has what the turn writes wait for the answer to it, where nobody means to strike
+// between the two.
+func (obj *object) linger(t *actor.Turn) {
+	if !obj.svc.host.Chaos().Waits() {
+		t.Linger()
 	}
 }
 

@@ -173,26 +173,33 @@ func (m *machine) commit(t *rapid.T) {
 }
 
 // burst submits without waiting, so that batches share groups, with releases
-// and claims between them.
+// and claims between them, and some linger. Those of one object are answered in order.
 func (m *machine) burst(t *rapid.T) {
 	type answer struct {
 		i   int
 		err error
 	}
 	var wants []error
+	var ids []storage.ID
+	last := map[storage.ID]int{}
 	answers := make(chan answer, 32)
 	for i := range rapid.IntRange(2, 8).Draw(t, "batches") {
 		if rapid.IntRange(0, 5).Draw(t, "release") == 0 {
 			m.release(t)
 		}
 		b := m.batch(t)
-		wants = append(wants, m.apply(b))
+		b.Lingers = rapid.IntRange(0, 2).Draw(t, "lingers") == 0
+		wants, ids = append(wants, m.apply(b)), append(ids, b.ID)
 		m.store.Submit(b, func(err error) { answers <- answer{i, err} })
 	}
-	for i, want := range wants {
+	for range wants {
 		a := <-answers
-		if a.i != i || !errors.Is(a.err, want) || (a.err == nil) != (want == nil) {
-			t.Fatalf("answer %d is of batch %d: %v, want %v", i, a.i, a.err, want)
+		id, want := ids[a.i], wants[a.i]
+		if before, ok := last[id]; ok && before >= a.i {
+			t.Fatalf("batch %d of %v is answered after batch %d", a.i, id, before)
+		}
+		if last[id] = a.i; !errors.Is(a.err, want) || (a.err == nil) != (want == nil) {
+			t.Fatalf("batch %d of %v: %v, want %v", a.i, id, a.err, want)
 		}
 	}
 }

@@ -1,0 +1,176 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// lingers is a batch that lingers.
+func lingers(id ID, epoch uint64, key string) *Batch {
+	b := keyed(id, epoch, key)
+	b.Lingers = true
+	return b
+}
+
+// inOrder returns a callback that notes what is told of a batch.
+func inOrder(told *[]string, name string) func(error) {
+	return func(err error) {
+		if errors.Is(err, ErrStaleEpoch) {
+			name += " stale"
+		} else if err != nil {
+			name += " " + err.Error()
+		}
+		*told = append(*told, name)
+	}
+}
+
+// TestABatchLingers: what ends its wait, what it lands with, and what is told of it.
+func TestABatchLingers(t *testing.T) {
+	a, other := ID{"c", "a"}, ID{"c", "o"}
+	for name, tt := range map[string]struct {
+		then    func(c *Committer, epoch, others uint64, told *[]string)
+		waiting bool // for its time
+		groups  string
+		told    []string
+	}{
+		"alone":    {then: func(*Committer, uint64, uint64, *[]string) {}, waiting: true, groups: "[[a:1]]", told: []string{"1"}},
+		"the next": {then: func(c *Committer, e, _ uint64, told *[]string) { c.Submit(keyed(a, e, "2"), inOrder(told, "2")) }, groups: "[[a:12]]", told: []string{"1", "2"}},
+		"the next lingers": {then: func(c *Committer, e, _ uint64, told *[]string) {
+			c.Submit(lingers(a, e, "2"), inOrder(told, "2"))
+		}, groups: "[[a:12]]", told: []string{"1", "2"}},
+		"another object's": {then: func(c *Committer, _, o uint64, told *[]string) {
+			c.Submit(keyed(other, o, "2"), inOrder(told, "2"))
+		}, waiting: true, groups: "[[o:2] [a:1]]", told: []string{"2", "1"}},
+		"a stale one": {then: func(c *Committer, _, o uint64, told *[]string) {
+			c.Submit(keyed(a, o, "2"), inOrder(told, "2"))
+		}, groups: "[[a:1]]", told: []string{"1", "2 stale"}},
+		"an invalid one": {then: func(c *Committer, e, _ uint64, told *[]string) {
+			c.Submit(keyed(a, e, ""), func(err error) { *told = append(*told, fmt.Sprint(errors.Is(err, ErrInvalid))) })
+		}, groups: "[[a:1]]", told: []string{"1", "true"}},
+		"a large one": {then: func(c *Committer, e, _ uint64, told *[]string) {
+			b := keyed(a, e, "2")
+			for range mostJoined {
+				b.Puts = append(b.Puts, Entry{Key: "x"})
+			}
+			c.Submit(b, inOrder(told, "2"))
+		}, groups: "[[a:1 a:2xxxxxxxxxxxxxxxx]]", told: []string{"1", "2"}},
+		"a clear": {then: func(c *Committer, e, _ uint64, told *[]string) {
+			b := keyed(a, e, "2")
+			b.Clear = true
+			c.Submit(b, inOrder(told, "2"))
+		}, groups: "[[a:clear2]]", told: []string{"1", "2"}},
+		"a claim": {then: func(c *Committer, _, _ uint64, told *[]string) {
+			c.Claim(a, func(uint64, bool, error) { *told = append(*told, "claimed") })
+		}, groups: "[[a:1]]", told: []string{"1", "claimed"}},
+		"a release":       {then: func(c *Committer, e, _ uint64, _ *[]string) { c.Release(a, e) }, groups: "[[a:1]]", told: []string{"1"}},
+		"the store's end": {then: func(c *Committer, _, _ uint64, _ *[]string) { _ = c.Close() }, groups: "[[a:1]]", told: []string{"1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &scripted{}
+				c := newCommitter(t, b, CommitterOptions{})
+				defer c.Close()
+				epoch, others := mustClaim(t, c, a), mustClaim(t, c, other)
+				var told []string
+				c.Submit(lingers(a, epoch, "1"), inOrder(&told, "1"))
+				synctest.Wait()
+				if len(told) > 0 {
+					t.Fatal("it did not linger")
+				}
+				tt.then(c, epoch, others, &told)
+				synctest.Wait()
+				if there := slices.Contains(told, "1"); there == tt.waiting {
+					t.Errorf("before its time: %v", told)
+				}
+				time.Sleep(DefaultLinger)
+				synctest.Wait()
+				if got := fmt.Sprint(b.log()); got != tt.groups || !slices.Equal(told, tt.told) {
+					t.Errorf("landed %s, told %v; want %s, %v", got, told, tt.groups, tt.told)
+				}
+			})
+		})
+	}
+}
+
+// TestNothingLingersForever: a batch waits for its time and no longer, however many come.
+func TestNothingLingersForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCommitter(t, &scripted{}, CommitterOptions{})
+		defer c.Close()
+		var waited []time.Duration
+		for i := range 200 {
+			id := ID{"c", fmt.Sprint(i)}
+			epoch, begun := mustClaim(t, c, id), time.Now()
+			c.Submit(lingers(id, epoch, "k"), func(error) { waited = append(waited, time.Since(begun)) })
+			time.Sleep(100 * time.Microsecond)
+		}
+		time.Sleep(DefaultLinger)
+		synctest.Wait()
+		if len(waited) != 200 || slices.Min(waited) < DefaultLinger/2 || slices.Max(waited) > DefaultLinger {
+			t.Errorf("%d waited from %v to %v", len(waited), slices.Min(waited), slices.Max(waited))
+		}
+		if n := len(c.lingers.of) + len(c.lingers.line); n > 0 {
+			t.Errorf("%d are still known", n)
+		}
+	})
+}
+
+// TestJoinedBatchesDoWhatBothDo, whatever they are and whatever was there.
+func TestJoinedBatchesDoWhatBothDo(t *testing.T) {
+	id := ID{"c", "n"}
+	key := rapid.SampledFrom([]string{"a", "b", "c", "d"})
+	rapid.Check(t, func(rt *rapid.T) {
+		step := 0
+		batch := func(clear int) *Batch {
+			b := &Batch{ID: id, Epoch: 1, Clear: rapid.IntRange(0, clear).Draw(rt, "clear") == 1}
+			b.Deletes = rapid.SliceOfN(key, 0, 2).Draw(rt, "deletes")
+			for _, k := range rapid.SliceOfNDistinct(key, 0, 3, rapid.ID[string]).Draw(rt, "puts") {
+				step++
+				b.Puts = append(b.Puts, Entry{Key: k, Value: fmt.Append(nil, step)})
+			}
+			switch rapid.IntRange(0, 2).Draw(rt, "alarm") {
+			case 1:
+				b.Alarm = &Alarm{}
+			case 2:
+				step++
+				b.Alarm = &Alarm{At: time.Unix(int64(step), 0)}
+			}
+			return b
+		}
+		apply := func(bs ...*Batch) string {
+			m, f := NewImage(), NewFence(1)
+			in := f.Claim(id)
+			if err := in.Acquire(id, 0, Alarm{}); err != nil {
+				rt.Fatal(err)
+			}
+			for _, b := range bs {
+				b := *b
+				b.Epoch = in.Epoch
+				w, ok := f.Admit(&b)
+				if !ok {
+					rt.Fatal("not admitted")
+				}
+				m.Apply(&w)
+			}
+			epoch, alarm := m.Head(id)
+			return fmt.Sprint(epoch, alarm, m.List(id, Range{}), m.Due(Cursor{}, time.Unix(1000, 0), 10))
+		}
+		first, a, b := batch(0), batch(3), batch(3)
+		if want, got := apply(first, a, b), apply(first, Join(a, b)); got != want {
+			rt.Fatalf("joined\n%s, want\n%s", got, want)
+		}
+		a.Fresh = true
+		if want, got := apply(a, b), apply(Join(a, b)); got != want {
+			rt.Fatalf("joined, of a fresh object\n%s, want\n%s", got, want)
+		}
+		if j := Join(a, b); !a.Clear && !b.Clear && len(j.Deletes) > 0 {
+			rt.Fatalf("of a fresh object %q are deleted", j.Deletes)
+		}
+	})
+}
