@@ -10,6 +10,9 @@
 // while nothing needs it: at rest it is given back, once, and what is evicted later when
 // that is over.
 //
+// The pages of a heap that grows are huge ones, where the system gives them to who asks: see
+// room.
+//
 // Who sets GOGC or GOMEMLIMIT has decided, and is left alone.
 package pace
 
@@ -71,13 +74,14 @@ type pacer struct {
 	percent   int     // GOGC as it is
 	steady    bool    // a load goes on that leaves nothing behind
 	quiet     bool    // nothing was going on before the last look
+	rests     bool    // nor before the one before that: a pause is no rest
 	given     bool    // back, since something was going on
 }
 
 // look decides what GOGC should be, and whether to give back what is not in use.
 func (p *pacer) look(now reading) (percent int, giveBack bool) {
 	quiet := now.allocated-p.last.allocated < resting
-	rests := quiet && p.quiet // a pause is no rest
+	p.rests = quiet && p.quiet
 	// What was evicted counts as live until the next collection.
 	left := min((now.evicted-p.collected.evicted)*evicted, now.live)
 	if !quiet || left > leastWorth {
@@ -87,7 +91,7 @@ func (p *pacer) look(now reading) (percent int, giveBack bool) {
 		p.steady = now.live < p.most+(now.allocated-p.collected.allocated)/staying
 		p.collected, p.most, left = now, max(now.live, p.most), 0
 	}
-	if rests {
+	if p.rests {
 		p.most, p.steady = now.live, false
 	}
 	percent = p.percent
@@ -96,7 +100,7 @@ func (p *pacer) look(now reading) (percent int, giveBack bool) {
 	}
 	enough := now.held > now.live+min(max(now.live/worth, leastWorth), mostWorth)
 	over := (now.evicted-p.last.evicted)*evicted < left/worthAtEnd && left > max(now.live/worthAtEnd, leastWorth)
-	if giveBack = rests && !p.given && (enough || over); giveBack {
+	if giveBack = p.rests && !p.given && (enough || over); giveBack {
 		p.given, p.collected.evicted = true, now.evicted
 	}
 	p.last, p.percent, p.quiet = now, percent, quiet
@@ -127,6 +131,8 @@ func Start(evictions func() int64) (stop func()) {
 		was := debug.SetGCPercent(first)
 		defer debug.SetGCPercent(was)
 		p := pacer{percent: first}
+		room := makeRoom()
+		defer room.advise(false)
 		look := time.NewTicker(every)
 		defer look.Stop()
 		for {
@@ -140,6 +146,7 @@ func Start(evictions func() int64) (stop func()) {
 			if percent != before {
 				debug.SetGCPercent(percent)
 			}
+			room.advise(!p.rests)
 			if giveBack {
 				debug.FreeOSMemory()
 			}

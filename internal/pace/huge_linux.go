@@ -1,0 +1,99 @@
+//go:build linux && (amd64 || arm64) && !race && !asan && !msan
+
+package pace
+
+import (
+	"bytes"
+	"os"
+	"runtime/debug"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// room is where the heap will grow: addresses that it was made to reserve, and that it
+// uses from the lowest on. While the host is at work the system is asked for huge pages
+// there, which it gives to who asks where transparent_hugepage is madvise. A session that
+// is opened touches five pages that nothing has touched before, and each is a fault that
+// takes microseconds on a virtual machine.
+//
+// At rest it is asked not to: it would fill up pages of which little is in use.
+//
+// All of that is advice. Where the heap comes to lie elsewhere it is as it was.
+type room struct {
+	at, size uintptr
+	huge     bool
+}
+
+const (
+	// most and least are the size of a room, in bytes: one holds 100,000 resident sessions.
+	most  = 2 << 30
+	least = 256 << 20
+	// behind is where the huge pages begin, in bytes: of a small heap they would leave a tenth
+	// unused.
+	behind = 64 << 20
+	// hugePage is the size of one, in bytes. Other machines have larger ones, of which a
+	// heap would leave much unused.
+	hugePage = 2 << 20
+
+	thp = "/sys/kernel/mm/transparent_hugepage/"
+)
+
+// makeRoom has the heap reserve a room, by a string that is never written and is collected
+// at once. Nil: there is nothing to be gained, or it could be refused, which a heap does not
+// survive.
+func makeRoom() *room {
+	size := roomSize()
+	if size == 0 || !says(thp+"enabled", "[madvise]") || !says(thp+"hpage_pmd_size", "2097152") || says("/proc/sys/vm/overcommit_memory", "2") {
+		return nil
+	}
+	var b strings.Builder // alone among what is allocated, it is not cleared
+	b.Grow(int(size))     //nolint:gosec // it is bounded
+	b.WriteByte(0)
+	at := uintptr(unsafe.Pointer(unsafe.StringData(b.String())))
+	b.Reset()
+	debug.FreeOSMemory()
+	end := (at + size) &^ (hugePage - 1)
+	at = (at + behind + hugePage - 1) &^ (hugePage - 1)
+	return &room{at: at, size: end - at}
+}
+
+// roomSize is what the machine can spare: a quarter of its memory.
+func roomSize() uintptr {
+	for _, limit := range []int{unix.RLIMIT_AS, unix.RLIMIT_DATA} {
+		var is unix.Rlimit
+		if unix.Getrlimit(limit, &is) != nil || is.Cur != unix.RLIM_INFINITY {
+			return 0
+		}
+	}
+	var machine unix.Sysinfo_t
+	if unix.Sysinfo(&machine) != nil {
+		return 0
+	}
+	size := min(uint64(machine.Totalram)*uint64(machine.Unit)/4, most)
+	if size < least {
+		return 0
+	}
+	return uintptr(size)
+}
+
+// says reports whether one of the words of a file is that one.
+func says(file, word string) bool {
+	b, err := os.ReadFile(file)
+	return err == nil && bytes.Contains(append(append([]byte(" "), bytes.TrimSpace(b)...), ' '), []byte(" "+word+" "))
+}
+
+// advise says whether the pages of the room should be huge ones from now on.
+func (r *room) advise(huge bool) {
+	if r == nil || r.huge == huge {
+		return
+	}
+	advice := uintptr(unix.MADV_NOHUGEPAGE)
+	if huge {
+		advice = unix.MADV_HUGEPAGE
+	}
+	r.huge = huge // also where it is refused: so it would be again
+	// By the number alone: nothing may point to where the heap has no object.
+	_, _, _ = unix.Syscall(unix.SYS_MADVISE, r.at, r.size, advice)
+}
