@@ -110,7 +110,7 @@ func serve(ctx context.Context, c *config.Config, load func() (*config.Config, c
 	if err != nil {
 		return err
 	}
-	defer pace.Start(h.actors.Evicted)()
+	defer pace.Start(h.actors.Evicted, machineMemory())()
 	h.announce(stdout)
 	notify(logger, serving)
 	beating, rest := context.WithCancel(context.WithoutCancel(ctx))

@@ -137,7 +137,11 @@ func (w *World) look() {
 		if s.resident == nil || s.ended || h.closing || h.actors.Epoch(objectOf(id)) != s.resident.s.Epoch() {
 			continue // or what is left of an incarnation that was reset, and ends by itself
 		}
-		if _, a := w.disk.image.Head(objectOf(id)); a.At.IsZero() {
+		epoch, a := w.disk.image.Head(objectOf(id))
+		if epoch != s.resident.s.Epoch() {
+			continue // its incarnation's first batch is on its way: a first runtime begins early
+		}
+		if a.At.IsZero() {
 			w.history.violate("I7", "session %s has a runtime, and no alarm is armed", id)
 		} else if rt := s.resident; rt.calls == 0 && !rt.ending && steady {
 			// What is not used is looked after when the idle time-out has passed.

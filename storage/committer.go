@@ -316,7 +316,7 @@ func (c *Committer) fits(r request) bool {
 // push lets a request in, behind or with what lingers of its object.
 func (c *Committer) push(r request) {
 	c.bytes += r.size
-	lingers := r.kind == submitting && r.batch.Lingers && r.err == nil
+	lingers := r.kind == submitting && r.batch.Lingers && r.err == nil && r.size <= mostLingering
 	if before, ok := c.lingers.take(r.id); ok {
 		if before.joins(&r) {
 			r = before.join(r)

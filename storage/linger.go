@@ -10,6 +10,10 @@ import (
 // machine, and shorter than anybody notices.
 const DefaultLinger = 8 * time.Millisecond
 
+// mostLingering bounds the Size of a batch that lingers. The bytes of a larger one would be
+// missed: they count, and others may wait for them.
+const mostLingering = 64 << 10
+
 // mostJoined bounds the rows of each of two batches that are joined: each of the first is
 // looked for among those of the second.
 const mostJoined = 16

@@ -36,6 +36,7 @@ func TestABatchLingers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		then    func(c *Committer, epoch, others uint64, told *[]string)
 		waiting bool // for its time
+		large   bool // it is
 		groups  string
 		told    []string
 	}{
@@ -60,6 +61,7 @@ func TestABatchLingers(t *testing.T) {
 			}
 			c.Submit(b, inOrder(told, "2"))
 		}, groups: "[[a:1 a:2xxxxxxxxxxxxxxxx]]", told: []string{"1", "2"}},
+		"none, as it is large": {then: func(*Committer, uint64, uint64, *[]string) {}, large: true, groups: "[[a:1]]", told: []string{"1"}},
 		"a clear": {then: func(c *Committer, e, _ uint64, told *[]string) {
 			b := keyed(a, e, "2")
 			b.Clear = true
@@ -78,10 +80,14 @@ func TestABatchLingers(t *testing.T) {
 				defer c.Close()
 				epoch, others := mustClaim(t, c, a), mustClaim(t, c, other)
 				var told []string
-				c.Submit(lingers(a, epoch, "1"), inOrder(&told, "1"))
+				first := lingers(a, epoch, "1")
+				if tt.large {
+					first.Puts[0].Value = make([]byte, mostLingering)
+				}
+				c.Submit(first, inOrder(&told, "1"))
 				synctest.Wait()
-				if len(told) > 0 {
-					t.Fatal("it did not linger")
+				if lingers := len(told) == 0; lingers == tt.large {
+					t.Fatalf("it lingers: %v", lingers)
 				}
 				tt.then(c, epoch, others, &told)
 				synctest.Wait()

@@ -44,7 +44,7 @@ type Batch struct {
 	Fresh bool
 	// Lingers: another batch of the object is expected within moments, and this one may
 	// wait for it, so that the two land as one. It waits no longer than a bound of the
-	// store's, and not when the object is claimed.
+	// store's, and not when it is large or the object is claimed.
 	Lingers bool
 }
 

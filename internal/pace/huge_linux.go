@@ -43,9 +43,9 @@ const (
 // makeRoom has the heap reserve a room, by a string that is never written and is collected
 // at once. Nil: there is nothing to be gained, or it could be refused, which a heap does not
 // survive.
-func makeRoom() *room {
-	size := roomSize()
-	if size == 0 || !says(thp+"enabled", "[madvise]") || !says(thp+"hpage_pmd_size", "2097152") || says("/proc/sys/vm/overcommit_memory", "2") {
+func makeRoom(memory int64) *room {
+	size := roomSize(memory)
+	if size == 0 || limited(unix.RLIMIT_AS) || limited(unix.RLIMIT_DATA) || !says(thp+"enabled", "[madvise]") || !says(thp+"hpage_pmd_size", "2097152") || says("/proc/sys/vm/overcommit_memory", "2") {
 		return nil
 	}
 	var b strings.Builder // alone among what is allocated, it is not cleared
@@ -59,23 +59,17 @@ func makeRoom() *room {
 	return &room{at: at, size: end - at}
 }
 
-// roomSize is what the machine can spare: a quarter of its memory.
-func roomSize() uintptr {
-	for _, limit := range []int{unix.RLIMIT_AS, unix.RLIMIT_DATA} {
-		var is unix.Rlimit
-		if unix.Getrlimit(limit, &is) != nil || is.Cur != unix.RLIM_INFINITY {
-			return 0
-		}
+// roomSize is what can be spared of so much memory: a quarter.
+func roomSize(memory int64) uintptr {
+	if size := min(memory/4, most); size >= least {
+		return uintptr(size)
 	}
-	var machine unix.Sysinfo_t
-	if unix.Sysinfo(&machine) != nil {
-		return 0
-	}
-	size := min(uint64(machine.Totalram)*uint64(machine.Unit)/4, most)
-	if size < least {
-		return 0
-	}
-	return uintptr(size)
+	return 0
+}
+
+func limited(resource int) bool {
+	var is unix.Rlimit
+	return unix.Getrlimit(resource, &is) != nil || is.Cur != unix.RLIM_INFINITY
 }
 
 // says reports whether one of the words of a file is that one.

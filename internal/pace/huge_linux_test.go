@@ -55,7 +55,7 @@ func asked(t *testing.T, from, to uintptr) (bytes uintptr) {
 
 func mustMakeRoom(t *testing.T) *room {
 	t.Helper()
-	r := makeRoom()
+	r := makeRoom(8 << 30)
 	if r == nil {
 		t.Skip("huge pages are not given to who asks for them here")
 	}
@@ -120,13 +120,21 @@ func TestPagesAreHugeAtWork(t *testing.T) {
 		}
 	}
 	var garbage []byte
-	stop := Start(none)
+	stop := Start(none, 8<<30)
 	within("at work", func() { garbage = make([]byte, 4*mb); time.Sleep(10 * time.Millisecond) }, true)
 	within("at rest", func() { time.Sleep(1200 * time.Millisecond) }, false)
 	within("at work again", func() { garbage = make([]byte, 4*mb); time.Sleep(10 * time.Millisecond) }, true)
 	stop()
 	if runtime.KeepAlive(garbage); asked() {
 		t.Error("it is over, and they are still asked for")
+	}
+}
+
+func TestRoomSize(t *testing.T) {
+	for memory, want := range map[int64]uintptr{0: 0, 1<<30 - 4: 0, 1 << 30: 256 * mb, 4 << 30: 1 << 30, 8 << 30: 2 << 30, 1 << 40: 2 << 30} {
+		if got := roomSize(memory); got != want {
+			t.Errorf("of %d bytes the room has %d, want %d", memory, got, want)
+		}
 	}
 }
 

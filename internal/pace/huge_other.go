@@ -6,6 +6,6 @@ package pace
 // would note down each byte of it.
 type room struct{}
 
-func makeRoom() *room { return nil }
+func makeRoom(int64) *room { return nil }
 
 func (*room) advise(bool) {}

@@ -118,9 +118,15 @@ func gogc(live uint64, steady bool) int {
 	return int(max(least, floor*100/max(live, 4<<20))) //nolint:gosec // at most 800
 }
 
+// begin is a pacer that has seen how things are, with GOGC as it is.
+func begin(percent int, now reading) pacer {
+	return pacer{percent: percent, last: now, collected: reading{allocated: now.allocated, evicted: now.evicted}}
+}
+
 // Start paces the collector until stop is called, which waits for the end and puts
-// things back as they were. evictions is how many objects have been evicted so far.
-func Start(evictions func() int64) (stop func()) {
+// things back as they were. evictions is how many objects have been evicted so far;
+// memory is what the process may have in all, in bytes, 0 for not known.
+func Start(evictions func() int64, memory int64) (stop func()) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
@@ -130,9 +136,9 @@ func Start(evictions func() int64) (stop func()) {
 		first := gogc(0, false)
 		was := debug.SetGCPercent(first)
 		defer debug.SetGCPercent(was)
-		p := pacer{percent: first}
-		room := makeRoom()
+		room := makeRoom(memory)
 		defer room.advise(false)
+		p := begin(first, read(evictions)) // the room was allocated as well
 		look := time.NewTicker(every)
 		defer look.Stop()
 		for {

@@ -67,14 +67,22 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// TestBegin: what was allocated before is no load.
+func TestBegin(t *testing.T) {
+	p := begin(200, reading{allocated: 2048 * mb, live: mb / 10})
+	if percent, _ := p.look(reading{allocated: 2088 * mb, live: 8 * mb, held: 16 * mb}); percent != gogc(8*mb, false) {
+		t.Errorf("a load that leaves 8 of 40 MB begins, and GOGC is %d", percent)
+	}
+}
+
 func TestStart(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
 	t.Setenv("GOGC", "50")
-	Start(none)()
+	Start(none, 0)()
 	t.Setenv("GOGC", "")
-	stop := Start(none)
+	stop := Start(none, 0)
 	stop()
 	stop()
 	if is := debug.SetGCPercent(77); is != 77 {

@@ -256,11 +256,11 @@ const tidyAfter = 100 * time.Millisecond
 func (obj *object) queue(t *actor.Turn, e effect) {
 	switch e := e.(type) {
 	case openSocket:
-		t.After(func() { e.sock.Open(e.opening) })
 		if no := e.opening.Refusal; no != nil && no.Limit != "" && obj.s.cfg != nil {
 			server := obj.s.cfg.Name
-			t.After(func() { obj.svc.telemetry.refused(server, no.Limit) })
+			t.After(func() { obj.svc.telemetry.refused(server, no.Limit) }) // who is told finds it counted
 		}
+		t.After(func() { e.sock.Open(e.opening) })
 	case push:
 		t.After(func() { e.sock.Push(e.frame) })
 	case endSocket:
