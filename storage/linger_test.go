@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,15 +19,33 @@ func lingers(id ID, epoch uint64, key string) *Batch {
 	return b
 }
 
-// inOrder returns a callback that notes what is told of a batch.
-func inOrder(told *[]string, name string) func(error) {
+// heard is what was told, in order.
+type heard struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (h *heard) say(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = append(h.told, what)
+}
+
+func (h *heard) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.told)
+}
+
+// of returns a callback that notes what is told of a batch.
+func (h *heard) of(name string) func(error) {
 	return func(err error) {
 		if errors.Is(err, ErrStaleEpoch) {
 			name += " stale"
 		} else if err != nil {
 			name += " " + err.Error()
 		}
-		*told = append(*told, name)
+		h.say(name)
 	}
 }
 
@@ -34,44 +53,44 @@ func inOrder(told *[]string, name string) func(error) {
 func TestABatchLingers(t *testing.T) {
 	a, other := ID{"c", "a"}, ID{"c", "o"}
 	for name, tt := range map[string]struct {
-		then    func(c *Committer, epoch, others uint64, told *[]string)
+		then    func(c *Committer, epoch, others uint64, h *heard)
 		waiting bool // for its time
 		large   bool // it is
 		groups  string
 		told    []string
 	}{
-		"alone":    {then: func(*Committer, uint64, uint64, *[]string) {}, waiting: true, groups: "[[a:1]]", told: []string{"1"}},
-		"the next": {then: func(c *Committer, e, _ uint64, told *[]string) { c.Submit(keyed(a, e, "2"), inOrder(told, "2")) }, groups: "[[a:12]]", told: []string{"1", "2"}},
-		"the next lingers": {then: func(c *Committer, e, _ uint64, told *[]string) {
-			c.Submit(lingers(a, e, "2"), inOrder(told, "2"))
+		"alone":    {then: func(*Committer, uint64, uint64, *heard) {}, waiting: true, groups: "[[a:1]]", told: []string{"1"}},
+		"the next": {then: func(c *Committer, e, _ uint64, h *heard) { c.Submit(keyed(a, e, "2"), h.of("2")) }, groups: "[[a:12]]", told: []string{"1", "2"}},
+		"the next lingers": {then: func(c *Committer, e, _ uint64, h *heard) {
+			c.Submit(lingers(a, e, "2"), h.of("2"))
 		}, groups: "[[a:12]]", told: []string{"1", "2"}},
-		"another object's": {then: func(c *Committer, _, o uint64, told *[]string) {
-			c.Submit(keyed(other, o, "2"), inOrder(told, "2"))
+		"another object's": {then: func(c *Committer, _, o uint64, h *heard) {
+			c.Submit(keyed(other, o, "2"), h.of("2"))
 		}, waiting: true, groups: "[[o:2] [a:1]]", told: []string{"2", "1"}},
-		"a stale one": {then: func(c *Committer, _, o uint64, told *[]string) {
-			c.Submit(keyed(a, o, "2"), inOrder(told, "2"))
+		"a stale one": {then: func(c *Committer, _, o uint64, h *heard) {
+			c.Submit(keyed(a, o, "2"), h.of("2"))
 		}, groups: "[[a:1]]", told: []string{"1", "2 stale"}},
-		"an invalid one": {then: func(c *Committer, e, _ uint64, told *[]string) {
-			c.Submit(keyed(a, e, ""), func(err error) { *told = append(*told, fmt.Sprint(errors.Is(err, ErrInvalid))) })
+		"an invalid one": {then: func(c *Committer, e, _ uint64, h *heard) {
+			c.Submit(keyed(a, e, ""), func(err error) { h.say(fmt.Sprint(errors.Is(err, ErrInvalid))) })
 		}, groups: "[[a:1]]", told: []string{"1", "true"}},
-		"a large one": {then: func(c *Committer, e, _ uint64, told *[]string) {
+		"a large one": {then: func(c *Committer, e, _ uint64, h *heard) {
 			b := keyed(a, e, "2")
 			for range mostJoined {
 				b.Puts = append(b.Puts, Entry{Key: "x"})
 			}
-			c.Submit(b, inOrder(told, "2"))
+			c.Submit(b, h.of("2"))
 		}, groups: "[[a:1 a:2xxxxxxxxxxxxxxxx]]", told: []string{"1", "2"}},
-		"none, as it is large": {then: func(*Committer, uint64, uint64, *[]string) {}, large: true, groups: "[[a:1]]", told: []string{"1"}},
-		"a clear": {then: func(c *Committer, e, _ uint64, told *[]string) {
+		"none, as it is large": {then: func(*Committer, uint64, uint64, *heard) {}, large: true, groups: "[[a:1]]", told: []string{"1"}},
+		"a clear": {then: func(c *Committer, e, _ uint64, h *heard) {
 			b := keyed(a, e, "2")
 			b.Clear = true
-			c.Submit(b, inOrder(told, "2"))
+			c.Submit(b, h.of("2"))
 		}, groups: "[[a:clear2]]", told: []string{"1", "2"}},
-		"a claim": {then: func(c *Committer, _, _ uint64, told *[]string) {
-			c.Claim(a, func(uint64, bool, error) { *told = append(*told, "claimed") })
+		"a claim": {then: func(c *Committer, _, _ uint64, h *heard) {
+			c.Claim(a, func(uint64, bool, error) { h.say("claimed") })
 		}, groups: "[[a:1]]", told: []string{"1", "claimed"}},
-		"a release":       {then: func(c *Committer, e, _ uint64, _ *[]string) { c.Release(a, e) }, groups: "[[a:1]]", told: []string{"1"}},
-		"the store's end": {then: func(c *Committer, _, _ uint64, _ *[]string) { _ = c.Close() }, groups: "[[a:1]]", told: []string{"1"}},
+		"a release":       {then: func(c *Committer, e, _ uint64, _ *heard) { c.Release(a, e) }, groups: "[[a:1]]", told: []string{"1"}},
+		"the store's end": {then: func(c *Committer, _, _ uint64, _ *heard) { _ = c.Close() }, groups: "[[a:1]]", told: []string{"1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,25 +98,25 @@ func TestABatchLingers(t *testing.T) {
 				c := newCommitter(t, b, CommitterOptions{})
 				defer c.Close()
 				epoch, others := mustClaim(t, c, a), mustClaim(t, c, other)
-				var told []string
+				h := &heard{}
 				first := lingers(a, epoch, "1")
 				if tt.large {
 					first.Puts[0].Value = make([]byte, mostLingering)
 				}
-				c.Submit(first, inOrder(&told, "1"))
+				c.Submit(first, h.of("1"))
 				synctest.Wait()
-				if lingers := len(told) == 0; lingers == tt.large {
+				if lingers := len(h.all()) == 0; lingers == tt.large {
 					t.Fatalf("it lingers: %v", lingers)
 				}
-				tt.then(c, epoch, others, &told)
+				tt.then(c, epoch, others, h)
 				synctest.Wait()
-				if there := slices.Contains(told, "1"); there == tt.waiting {
-					t.Errorf("before its time: %v", told)
+				if there := slices.Contains(h.all(), "1"); there == tt.waiting {
+					t.Errorf("before its time: %v", h.all())
 				}
 				time.Sleep(DefaultLinger)
 				synctest.Wait()
-				if got := fmt.Sprint(b.log()); got != tt.groups || !slices.Equal(told, tt.told) {
-					t.Errorf("landed %s, told %v; want %s, %v", got, told, tt.groups, tt.told)
+				if got := fmt.Sprint(b.log()); got != tt.groups || !slices.Equal(h.all(), tt.told) {
+					t.Errorf("landed %s, told %v; want %s, %v", got, h.all(), tt.groups, tt.told)
 				}
 			})
 		})
@@ -109,18 +128,27 @@ func TestNothingLingersForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCommitter(t, &scripted{}, CommitterOptions{})
 		defer c.Close()
+		var mu sync.Mutex
 		var waited []time.Duration
 		for i := range 200 {
 			id := ID{"c", fmt.Sprint(i)}
 			epoch, begun := mustClaim(t, c, id), time.Now()
-			c.Submit(lingers(id, epoch, "k"), func(error) { waited = append(waited, time.Since(begun)) })
+			c.Submit(lingers(id, epoch, "k"), func(error) {
+				mu.Lock()
+				defer mu.Unlock()
+				waited = append(waited, time.Since(begun))
+			})
 			time.Sleep(100 * time.Microsecond)
 		}
 		time.Sleep(DefaultLinger)
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if len(waited) != 200 || slices.Min(waited) < DefaultLinger/2 || slices.Max(waited) > DefaultLinger {
 			t.Errorf("%d waited from %v to %v", len(waited), slices.Min(waited), slices.Max(waited))
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if n := len(c.lingers.of) + len(c.lingers.line); n > 0 {
 			t.Errorf("%d are still known", n)
 		}
