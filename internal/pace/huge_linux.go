@@ -30,9 +30,9 @@ const (
 	// most and least are the size of a room, in bytes: one holds 100,000 resident sessions.
 	most  = 2 << 30
 	least = 256 << 20
-	// behind is where the huge pages begin, in bytes: of a small heap they would leave a tenth
-	// unused.
-	behind = 64 << 20
+	// behind is where the huge pages begin, in bytes: of a small heap, with its garbage, they
+	// would leave a tenth unused.
+	behind = 192 << 20
 	// hugePage is the size of one, in bytes. Other machines have larger ones, of which a
 	// heap would leave much unused.
 	hugePage = 2 << 20
