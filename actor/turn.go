@@ -391,11 +391,9 @@ func (t *Turn) end() {
 		return
 	}
 	inc.running = nil
-	lingers := t.lingers
-	t.lingers = false
 	if b := t.batch; b != nil {
 		t.batch, t.size, t.at = nil, 0, nil
-		b.Fresh, b.Lingers = inc.fresh, lingers
+		b.Fresh, b.Lingers = inc.fresh, t.lingers
 		size := int64(b.Size())
 		if err := inc.isolate.cache(inc, size); err != nil {
 			return

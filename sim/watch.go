@@ -138,8 +138,8 @@ func (w *World) look() {
 			continue // or what is left of an incarnation that was reset, and ends by itself
 		}
 		epoch, a := w.disk.image.Head(objectOf(id))
-		if epoch != s.resident.s.Epoch() {
-			continue // its incarnation's first batch is on its way: a first runtime begins early
+		if epoch == 0 {
+			continue // all that there is of it is on its way: a first runtime begins early
 		}
 		if a.At.IsZero() {
 			w.history.violate("I7", "session %s has a runtime, and no alarm is armed", id)

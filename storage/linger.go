@@ -23,14 +23,13 @@ const mostJoined = 16
 // under the Committer's lock.
 type lingering struct {
 	of   map[ID]*linger
-	line []*linger // in the order in which they came, some gone already
+	line []*linger // in the order in which they came, some taken already
 	tick uint64
 }
 
 type linger struct {
-	request request
-	since   uint64 // the tick
-	gone    bool
+	request request // the zero request: it was taken
+	since   uint64  // the tick
 }
 
 // add lets a request linger. It reports whether the clock has to be started.
@@ -39,7 +38,7 @@ func (l *lingering) add(r request) (first bool) {
 	if l.of == nil {
 		l.of = make(map[ID]*linger)
 	}
-	l.of[r.batch.ID] = w
+	l.of[r.id] = w
 	l.line = append(l.line, w)
 	return len(l.line) == 1
 }
@@ -51,7 +50,7 @@ func (l *lingering) take(id ID) (r request, ok bool) {
 		return request{}, false
 	}
 	delete(l.of, id)
-	r, w.request, w.gone = w.request, request{}, true
+	r, w.request = w.request, request{}
 	return r, true
 }
 
@@ -60,9 +59,9 @@ func (l *lingering) take(id ID) (r request, ok bool) {
 func (l *lingering) over(all bool, each func(request)) (more bool) {
 	n := 0
 	for ; n < len(l.line) && (all || l.line[n].since < l.tick); n++ {
-		if w := l.line[n]; !w.gone {
-			delete(l.of, w.request.batch.ID)
-			each(w.request)
+		if r := l.line[n].request; r.batch != nil {
+			delete(l.of, r.id)
+			each(r)
 		}
 	}
 	l.line = slices.Delete(l.line, 0, n)

@@ -155,6 +155,33 @@ func TestNothingLingersForever(t *testing.T) {
 	})
 }
 
+// TestWhatLingersCountsAsQueued: who finds no room for that reason gets it in its time,
+// also the one that would have ended the wait.
+func TestWhatLingersCountsAsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, other := ID{"c", "a"}, ID{"c", "o"}
+		c := newCommitter(t, &scripted{}, CommitterOptions{QueueBytes: 2 * controlBytes})
+		defer c.Close()
+		epoch, others := mustClaim(t, c, a), mustClaim(t, c, other)
+		h := &heard{}
+		first := lingers(a, epoch, "1")
+		first.Puts[0].Value = make([]byte, controlBytes)
+		c.Submit(first, h.of("1"))
+		go c.Submit(keyed(a, epoch, "2"), h.of("2"))
+		synctest.Wait()
+		go c.Submit(keyed(other, others, "3"), h.of("3"))
+		synctest.Wait()
+		if n := c.Stats().QueueBytes; n < controlBytes || len(h.all()) > 0 {
+			t.Errorf("%d bytes count, and %v is told", n, h.all())
+		}
+		time.Sleep(DefaultLinger)
+		synctest.Wait()
+		if got, want := h.all(), []string{"1", "2", "3"}; !slices.Equal(got, want) || c.Stats().QueueBytes != 0 {
+			t.Errorf("told %v, want %v; %d bytes count", got, want, c.Stats().QueueBytes)
+		}
+	})
+}
+
 // TestJoinedBatchesDoWhatBothDo, whatever they are and whatever was there.
 func TestJoinedBatchesDoWhatBothDo(t *testing.T) {
 	id := ID{"c", "n"}

@@ -40,7 +40,8 @@ type Batch struct {
 	Puts    []Entry
 	// Alarm replaces the alarm row; a zero At deletes it; nil leaves it alone.
 	Alarm *Alarm
-	// Fresh: nothing was ever committed to the object before.
+	// Fresh: nothing was ever committed to the object before, so there is nothing that a
+	// batch which joins this one could have to delete.
 	Fresh bool
 	// Lingers: another batch of the object is expected within moments, and this one may
 	// wait for it, so that the two land as one. It waits no longer than a bound of the

@@ -27,9 +27,10 @@ type room struct {
 }
 
 const (
-	// most and least are the size of a room, in bytes: one holds 100,000 resident sessions.
-	most  = 2 << 30
-	least = 256 << 20
+	// mostRoom and leastRoom are the size of a room, in bytes: one holds 100,000 resident
+	// sessions.
+	mostRoom  = 2 << 30
+	leastRoom = 256 << 20
 	// behind is where the huge pages begin, in bytes: of a small heap, with its garbage, they
 	// would leave a tenth unused.
 	behind = 192 << 20
@@ -61,7 +62,7 @@ func makeRoom(memory int64) *room {
 
 // roomSize is what can be spared of so much memory: a quarter.
 func roomSize(memory int64) uintptr {
-	if size := min(memory/4, most); size >= least {
+	if size := min(memory/4, mostRoom); size >= leastRoom {
 		return uintptr(size)
 	}
 	return 0

@@ -11,25 +11,27 @@ import (
 	"github.com/kalpahost/kalpa/storage"
 )
 
+// commits is how many there have been in the world's store.
+func (w *world) commits() int {
+	return int(w.store.(*countingStore).Store.(*storage.Memory).Stats().Commits)
+}
+
 // A request costs one commit when it is admitted, and one when it is answered: with
 // its ledger row, its stream, the activity and the alarm in the first, and the event,
 // the discharge and again the activity and the alarm in the second.
 func TestARequestCostsTwoCommits(t *testing.T) {
 	p := newPuppets(t, "", nil)
 	c := p.open1()
-	commits := func() int {
-		return int(p.store.(*countingStore).Store.(*storage.Memory).Stats().Commits)
-	}
 	admitted, answered := 100, 100
 	for i := range 5 { // what has reached a client may be noted in between, once in a second
-		before := commits()
+		before := p.commits()
 		l := c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"call %d","_meta":{"progressToken":1}}}`, i, i))
 		m := p.nth(1).hears(fmt.Sprintf("call %d", i))
 		l.until("the event that primes", func() bool { return len(l.frames) > 0 })
-		between := commits()
+		between := p.commits()
 		p.nth(1).answer(m, `{}`)
 		l.wait()
-		admitted, answered = min(admitted, between-before), min(answered, commits()-between)
+		admitted, answered = min(admitted, between-before), min(answered, p.commits()-between)
 	}
 	if admitted != 1 || answered != 1 {
 		t.Errorf("admission costs %d commits, an answer %d", admitted, answered)
@@ -42,16 +44,13 @@ func TestReadOnlyCallCostsOneCommit(t *testing.T) {
 	p := newPuppets(t, readOnly, func(s *session.Server) { s.Early = session.EarlyReadOnly })
 	c, r := p.open1(), p.nth(1)
 	c.twice(r, true)
-	commits := func() int {
-		return int(p.store.(*countingStore).Store.(*storage.Memory).Stats().Commits)
-	}
 	fewest := 100
 	for i := range 5 {
-		before := commits()
+		before := p.commits()
 		l := c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"slow","arguments":{"nth":%d}}}`, i+10, i))
 		r.answer(r.hears(fmt.Sprintf(`"nth":%d`, i)), `{}`)
 		l.wait()
-		fewest = min(fewest, commits()-before)
+		fewest = min(fewest, p.commits()-before)
 	}
 	if fewest != 1 {
 		t.Errorf("it costs %d commits", fewest)
@@ -63,16 +62,13 @@ func TestReadOnlyCallCostsOneCommit(t *testing.T) {
 // reached the client, is worth one of its own.
 func TestOpeningCostsTwoCommits(t *testing.T) {
 	w := newWorld(t, nil)
-	commits := func() int {
-		return int(w.store.(*countingStore).Store.(*storage.Memory).Stats().Commits)
-	}
 	fewest := 100
 	for range 5 {
-		before := commits()
+		before := w.commits()
 		c := &client{w, session.NewID(time.Now())}
 		c.postAs(caller, true, initialize).wait()
 		c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`).wait()
-		fewest = min(fewest, commits()-before)
+		fewest = min(fewest, w.commits()-before)
 	}
 	if fewest != 2 {
 		t.Errorf("opening a session costs %d commits", fewest)

@@ -173,15 +173,16 @@ func (m *machine) commit(t *rapid.T) {
 }
 
 // burst submits without waiting, so that batches share groups, with releases
-// and claims between them, and some linger. Those of one object are answered in order.
+// and claims between them, and some linger. They are answered in order: those of one
+// object, and of all those that do not linger.
 func (m *machine) burst(t *rapid.T) {
 	type answer struct {
 		i   int
 		err error
 	}
 	var wants []error
-	var ids []storage.ID
-	last := map[storage.ID]int{}
+	var all []*storage.Batch
+	last := map[storage.ID]int{} // of each object, and under the zero ID of those that do not linger
 	answers := make(chan answer, 32)
 	for i := range rapid.IntRange(2, 8).Draw(t, "batches") {
 		if rapid.IntRange(0, 5).Draw(t, "release") == 0 {
@@ -189,17 +190,24 @@ func (m *machine) burst(t *rapid.T) {
 		}
 		b := m.batch(t)
 		b.Lingers = rapid.IntRange(0, 2).Draw(t, "lingers") == 0
-		wants, ids = append(wants, m.apply(b)), append(ids, b.ID)
+		wants, all = append(wants, m.apply(b)), append(all, b)
 		m.store.Submit(b, func(err error) { answers <- answer{i, err} })
 	}
 	for range wants {
 		a := <-answers
-		id, want := ids[a.i], wants[a.i]
-		if before, ok := last[id]; ok && before >= a.i {
-			t.Fatalf("batch %d of %v is answered after batch %d", a.i, id, before)
+		b, want := all[a.i], wants[a.i]
+		of := []storage.ID{b.ID}
+		if !b.Lingers {
+			of = append(of, storage.ID{})
 		}
-		if last[id] = a.i; !errors.Is(a.err, want) || (a.err == nil) != (want == nil) {
-			t.Fatalf("batch %d of %v: %v, want %v", a.i, id, a.err, want)
+		for _, id := range of {
+			if before, ok := last[id]; ok && before > a.i {
+				t.Fatalf("batch %d of %v is answered after batch %d", a.i, b.ID, before)
+			}
+			last[id] = a.i
+		}
+		if !errors.Is(a.err, want) || (a.err == nil) != (want == nil) {
+			t.Fatalf("batch %d of %v: %v, want %v", a.i, b.ID, a.err, want)
 		}
 	}
 }
