@@ -87,6 +87,7 @@ func TestHungCallbackIsToldAndGivenUp(t *testing.T) {
 	ask(p, p.plan, plan{Job: "f", Kind: "every", In: 20 * time.Second, Attempts: 1})
 	p.to(in(20 * time.Second))
 	p.alarmIs(in(50 * time.Second))
+	p.becomes("f runs", func() bool { return p.has("f ") }) // had it not begun, its beginning would have waited for too long by then
 	p.to(in(50 * time.Second))
 	p.alarmIs(in(60 * time.Second))
 	p.becomes("the hung run's code ends", func() bool { return !busyIn(p) })
