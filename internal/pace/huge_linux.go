@@ -5,6 +5,7 @@ package pace
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"unsafe"
@@ -42,18 +43,22 @@ const (
 )
 
 // makeRoom has the heap reserve a room, by a string that is never written and is collected
-// at once. Nil: there is nothing to be gained, or it could be refused, which a heap does not
-// survive.
+// at once. No collection finds it alive, nor ends while there are none to be: it would take
+// the heap for a large one, and put its tables on huge pages for good. Nil: there is nothing to be gained, or it could be refused,
+// which a heap does not survive.
 func makeRoom(memory int64) *room {
 	size := roomSize(memory)
 	if size == 0 || limited(unix.RLIMIT_AS) || limited(unix.RLIMIT_DATA) || !says(thp+"enabled", "[madvise]") || !says(thp+"hpage_pmd_size", "2097152") || says("/proc/sys/vm/overcommit_memory", "2") {
 		return nil
 	}
+	runtime.GC() // so that none is under way
+	was := debug.SetGCPercent(-1)
 	var b strings.Builder // alone among what is allocated, it is not cleared
 	b.Grow(int(size))     //nolint:gosec // it is bounded
 	b.WriteByte(0)
 	at := uintptr(unsafe.Pointer(unsafe.StringData(b.String())))
 	b.Reset()
+	debug.SetGCPercent(was)
 	debug.FreeOSMemory()
 	end := (at + size) &^ (hugePage - 1)
 	at = (at + behind + hugePage - 1) &^ (hugePage - 1)

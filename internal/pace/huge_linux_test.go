@@ -71,8 +71,11 @@ func TestRoomIsWhereTheHeapGrows(t *testing.T) {
 		_, _ = fmt.Sscan(rest, &kb)
 		return kb
 	}
-	before := resident()
+	before, tables := resident(), asked(t, 0, math.MaxUint)
 	r := mustMakeRoom(t)
+	if more := asked(t, 0, math.MaxUint) - tables; more != 0 {
+		t.Errorf("the runtime has asked for huge pages for %d bytes", more)
+	}
 	if grown := resident() - before; grown > 16<<10 {
 		t.Errorf("it takes %d kB", grown)
 	}

@@ -45,7 +45,7 @@ const (
 	// worth is the part of what is live, one in so many, that is worth to be given back:
 	// that costs a collection. It is never less than leastWorth nor more than mostWorth, in
 	// bytes.
-	worth = 4
+	worth = 8
 	// worthAtEnd is the same for what was evicted, once evictions have come to an end: once
 	// there are few in a look, one in so many of those that there were.
 	worthAtEnd = 64

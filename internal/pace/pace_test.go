@@ -59,6 +59,9 @@ func TestLook(t *testing.T) {
 		{3100*mb + 1, 8 * mb, 9 * mb, 400, false, "a pause"},
 		{3100*mb + 2, 8 * mb, 9 * mb, 100, false, "at rest, what comes next may stay"},
 		{3100*mb + 3, 8 * mb, 11 * mb, 100, true, "of a small heap less is worth it"},
+		{3150 * mb, 16 * mb, 19 * mb, 70, false, "sessions are opened"},
+		{3150*mb + 1, 16 * mb, 19 * mb, 70, false, "and rest"},
+		{3150*mb + 2, 16 * mb, 19 * mb, 70, true, "three of nineteen are worth it"},
 	} {
 		percent, giveBack := p.look(reading{at.allocated, at.live, at.held, 0})
 		if percent != at.percent || giveBack != at.giveBack {
