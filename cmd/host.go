@@ -20,6 +20,7 @@ import (
 	"github.com/kalpahost/kalpa/internal/admin"
 	"github.com/kalpahost/kalpa/internal/auth"
 	"github.com/kalpahost/kalpa/internal/config"
+	"github.com/kalpahost/kalpa/internal/conn"
 	"github.com/kalpahost/kalpa/internal/console"
 	"github.com/kalpahost/kalpa/internal/guard"
 	"github.com/kalpahost/kalpa/internal/limit"
@@ -106,7 +107,7 @@ func (h *host) start() (err error) {
 	if h.listener, err = listen(c.Listen, "--listen"); err != nil {
 		return err
 	}
-	h.connections = limit.NewListener(h.listener, h.mostConnections(c.MaxConnections))
+	h.connections = limit.NewListener(conn.NewListener(h.listener), h.mostConnections(c.MaxConnections))
 	who, err := authenticator(c.Auth)
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func ready(endpoint string) error {
 // atRest measures what objects take that rest in memory, and how long one takes that
 // has to be brought there.
 func (b *bench) atRest(ctx context.Context, servers []*server) (string, error) {
-	type result struct{ before, after, each, first []float64 }
+	type result struct{ before, after, each, first, again []float64 }
 	results := make([]result, len(servers))
 	counts := []int{b.objects, b.foreign}
 	for round := range b.rounds {
@@ -89,9 +89,9 @@ func (b *bench) atRest(ctx context.Context, servers []*server) (string, error) {
 				return "", err
 			}
 			before, after, err := b.reside(ctx, s, folder, counts[i])
-			var first float64
+			var first, again float64
 			if err == nil && i == 0 {
-				first, err = b.activate(ctx, s, fmt.Sprintf("objects-cold-%d", round))
+				first, again, err = b.activate(ctx, s, fmt.Sprintf("objects-cold-%d", round))
 			}
 			if err != nil {
 				s.skipped = err
@@ -103,21 +103,22 @@ func (b *bench) atRest(ctx context.Context, servers []*server) (string, error) {
 			r.after = append(r.after, after/1e6)
 			r.each = append(r.each, (after-before)/float64(counts[i]))
 			r.first = append(r.first, first)
-			b.say("objects at rest, round %d, %s: %.1f MB, %.1f MB with %d objects, %.0f B each; %.3f ms to activate one", round+1, s.name, before/1e6, after/1e6, counts[i], r.each[round], first)
+			r.again = append(r.again, again)
+			b.say("objects at rest, round %d, %s: %.1f MB, %.1f MB with %d objects, %.0f B each; first request %.3f ms, second %.3f ms", round+1, s.name, before/1e6, after/1e6, counts[i], r.each[round], first, again)
 		}
 	}
-	rows := [][]string{{"server", "objects in memory", "MB before", "MB with them", "bytes each", "kalpa takes", "first request of an object with 1 KiB of state, ms, median of " + grouped(fmt.Sprint(cold))}}
+	rows := [][]string{{"server", "objects in memory", "MB before", "MB with them", "bytes each", "kalpa takes", "first request of an object with 1 KiB of state, ms, median of " + grouped(fmt.Sprint(cold)), "the second"}}
 	var notes []string
 	for i, s := range servers {
 		if s.skipped != nil {
 			notes = append(notes, fmt.Sprintf("Not measured: %s: %v.", s.name, s.skipped))
 			continue
 		}
-		r, times, first := results[i], "", summarize(results[i].first).String()
+		r, times, first, again := results[i], "", summarize(results[i].first).String(), summarize(results[i].again).String()
 		if i > 0 {
-			times, first = summarize(ratios(results[0].each, r.each)).String()+" times as much", ""
+			times, first, again = summarize(ratios(results[0].each, r.each)).String()+" times as much", "", ""
 		}
-		rows = append(rows, []string{s.name, grouped(fmt.Sprint(counts[i])), summarize(r.before).String(), summarize(r.after).String(), summarize(r.each).String(), times, first})
+		rows = append(rows, []string{s.name, grouped(fmt.Sprint(counts[i])), summarize(r.before).String(), summarize(r.after).String(), summarize(r.each).String(), times, first, again})
 	}
 	return "Objects at rest:\n\n" + table(rows) + told(notes), nil
 }
@@ -150,24 +151,32 @@ func (b *bench) reside(ctx context.Context, s *server, folder string, objects in
 	return float64(was), float64(is), nil
 }
 
-// activate is how long the first request of an object takes whose state is on disk, in
-// milliseconds: at a server that has been killed and started again.
-func (b *bench) activate(ctx context.Context, s *server, name string) (first float64, err error) {
+// activate is how long the first request of an object takes whose state is on disk, and the
+// second, in milliseconds: at a server that has been killed and started again.
+func (b *bench) activate(ctx context.Context, s *server, name string) (first, again float64, err error) {
 	folder, err := b.folder(name)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	r := requests{op: "fill", want: "filled", connections: connections, objects: cold, prefix: "c", once: true}
-	for _, then := range []requests{r, {op: "load", want: "1024", connections: 1, objects: cold, prefix: "c", once: true}} {
-		if err := s.start(ctx, folder, startLimit); err != nil {
-			return 0, err
-		}
-		sample, err := then.load().all(s.endpoint)
+	fill := requests{op: "fill", want: "filled", connections: connections, objects: cold, prefix: "c", once: true}
+	read := requests{op: "load", want: "1024", connections: 1, objects: cold, prefix: "c", once: true}
+	if err = s.start(ctx, folder, startLimit); err == nil {
+		_, err = fill.load().all(s.endpoint)
 		s.end()
-		if err != nil {
-			return 0, err
-		}
-		first = milliseconds(percentile(sample.took, 0.5))
 	}
-	return first, nil
+	if err == nil {
+		err = s.start(ctx, folder, startLimit)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.end()
+	for _, took := range []*float64{&first, &again} {
+		sample, err := read.load().all(s.endpoint)
+		if err != nil {
+			return 0, 0, err
+		}
+		*took = milliseconds(percentile(sample.took, 0.5))
+	}
+	return first, again, nil
 }
