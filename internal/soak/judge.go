@@ -3,6 +3,7 @@ package soak
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,6 +153,7 @@ func follows(before, e session.EventID) bool {
 
 // call checks that a request is answered, and once.
 func (j *Judgement) call(c *Attempt, got []Sighting, a Account) {
+	resort := slices.ContainsFunc(got, Sighting.lastResort)
 	switch {
 	case len(got) == 0 && c.post.fate == accepted && !c.post.lost():
 		j.Fault("%s (%s) was accepted, and is not answered", c.ID, c.Tool)
@@ -167,13 +169,13 @@ func (j *Judgement) call(c *Attempt, got []Sighting, a Account) {
 		return
 	case c.post.fate == refused:
 		j.Fault("%s (%s) was refused, and is answered: %s", c.ID, c.Tool, got[0].frame.Raw)
-	case len(got) > 2 || len(got) == 2 && !got[0].lastResort() && !j.killedBetween(got[0], got[1], a.Kills):
+	case len(got) > 2 || len(got) == 2 && !resort && !j.killedBetween(got[0], got[1], a.Kills):
 		var all []string
 		for _, s := range got {
 			all = append(all, fmt.Sprintf("%s on %v: %s", s.at.Format("05.000"), s.place, s.frame.Raw))
 		}
 		j.Fault("%s (%s) is answered %d times:\n\t%s", c.ID, c.Tool, len(got), strings.Join(all, "\n\t"))
-	case len(got) == 2 && !got[0].lastResort():
+	case len(got) == 2 && !resort:
 		j.Again++
 	}
 	first := got[0]
@@ -227,7 +229,7 @@ func (j *Judgement) loss(c *Attempt, m Message) {
 }
 
 // lastResort: the other exception. A front has answered itself, on the stream, or as a
-// body where none had begun.
+// body where none had begun; the session may have answered on a GET before, or does so later.
 func (s Sighting) lastResort() bool {
 	return s.place == onPost && s.m.Error != nil && (s.frame.ID == "" || session.IsTold(s.frame.ID))
 }

@@ -67,7 +67,7 @@
 // not answer in AttachLimit, the front answers each request that is still owed with
 // the error that its execution was lost. Where nothing has been sent yet, that is a
 // JSON body with 500. This is the only way in which a client can be told
-// twice, once by the front and once, when it comes back, by the session; the id
+// twice, once by the front and once, when it comes back or on a GET, by the session; the id
 // of the last such event says that the client knows, see [session.EventID.Told].
 // Stats counts them, and so does the metric kalpa.mcp.front.last_resorts.
 //
