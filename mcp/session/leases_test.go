@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -138,5 +139,30 @@ func TestUnusedSessionEndsItsStreams(t *testing.T) {
 	}
 	if !slices.ContainsFunc(b.out.effects, func(e effect) bool { _, is := e.(closeRuntime); return is }) {
 		t.Error("its runtime stays")
+	}
+}
+
+// A session whose alarm goes off while its server is not hosted has another one: it ends in
+// its time once the server is back, also if nobody ever uses it again.
+func TestSessionOfAServerThatComesBackEnds(t *testing.T) {
+	b := newBench(t)
+	b.do(built{gen: b.rt.gen, err: errors.New("it ends")}) // no runtime is left
+	hosted := b.servers.all()
+	b.servers.servers.Store(&map[string]*Server{})
+	b.cfg = nil // as it is read from storage
+	for range 40 {
+		at := earliest(b.idleDeadline(b.now), b.keepDeadline(b.now))
+		if at.IsZero() || at.After(b.now.Add(24*time.Hour)) {
+			t.Fatalf("without its server the session looks again at %v, and it is %v", at, b.now)
+		}
+		b.now = at
+		if b.do(ring{}); !b.alive() {
+			t.Fatal("without its server the session has ended")
+		}
+	}
+	b.servers.servers.Store(&hosted)
+	b.do(ring{})
+	if b.alive() {
+		t.Error("its server is back, and a session whose lifetime is over goes on")
 	}
 }

@@ -155,7 +155,7 @@ func (s *state) keepDeadline(now time.Time) time.Time {
 		}
 		return s.active.Add(teardown)
 	case s.cfg == nil:
-		return time.Time{}
+		return now.Add(unhostedLook)
 	}
 	at := earliest(s.expiry(), s.sweep)
 	if len(s.approvals) > 0 {
@@ -186,6 +186,10 @@ const maxTrims = 1000
 // closingLook is how long an ended session waits to hear that its runtime is gone,
 // before it looks again.
 const closingLook = 10 * time.Second
+
+// unhostedLook is how long a session whose server is not hosted waits until it looks again:
+// the server may be there by then, and what was kept long enough is to go.
+const unhostedLook = 24 * time.Hour
 
 // teardown is how long an ended session keeps its rows, so that the reply to the
 // request that ended it gets out first.
