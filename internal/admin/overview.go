@@ -95,7 +95,7 @@ type StorageFigures struct {
 type Process struct {
 	Goroutines int    `json:"goroutines"`
 	Heap       uint64 `json:"heap"`   // bytes of Go's heap that are in use
-	Memory     uint64 `json:"memory"` // bytes that Go has from the system
+	Memory     uint64 `json:"memory"` // bytes that Go has from the system, and has not given back
 }
 
 // Sample is a moment of the past.
@@ -294,7 +294,7 @@ func (a *api) overview(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	o.Process = Process{Goroutines: runtime.NumGoroutine(), Heap: m.HeapInuse, Memory: m.Sys}
+	o.Process = Process{Goroutines: runtime.NumGoroutine(), Heap: m.HeapInuse, Memory: m.Sys - m.HeapReleased}
 	if history {
 		o.History = a.figures.history(since)
 	}
