@@ -10,11 +10,8 @@ import (
 	"time"
 )
 
-const (
-	// replayed is how many events are replayed, and replays how often in a round.
-	replayed = 1000
-	replays  = 20
-)
+// replayed is how many events are replayed at a time.
+const replayed = 1000
 
 // eventSizes are the bytes of an event's message; the JSON and the frame around it are
 // some 200 more.
@@ -43,15 +40,15 @@ func (b *bench) measureReplay(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if _, err := stream.replays(b.warmup); err != nil {
+			return err
+		}
 		var rate, events, took []float64
 		for round := range b.rounds {
-			begin := time.Now()
-			for range replays {
-				if err := stream.replay(); err != nil {
-					return err
-				}
+			each, err := stream.replays(b.d)
+			if err != nil {
+				return err
 			}
-			each := time.Since(begin).Seconds() / replays
 			rate = append(rate, float64(len(stream.want))/1e6/each)
 			events = append(events, replayed/each)
 			took = append(took, each*1e3)
@@ -100,6 +97,19 @@ func record(endpoint string, size int) (*stream, error) {
 	}
 	s.after, s.want = string(id), rest
 	return s, nil
+}
+
+// replays replays for some time, and tells how long one took, in seconds.
+func (s *stream) replays(d time.Duration) (each float64, err error) {
+	begin := time.Now()
+	for n := 1.0; ; n++ {
+		if err := s.replay(); err != nil {
+			return 0, err
+		}
+		if took := time.Since(begin); took >= d {
+			return took.Seconds() / n, nil
+		}
+	}
 }
 
 // replay asks for what comes after the first event. It must be, byte for byte, what came

@@ -149,7 +149,7 @@ func conclude(sock *Socket, opening Opening, o *out) {
 func (s *state) check(c Caller, id wire.ID) *Refusal {
 	switch {
 	case !s.alive(), s.meta.Server != c.Server:
-		return Refuse(404, id, wire.InvalidRequest, "there is no session with this id at this address: it has ended, never was, or is another server's; initialize a new one")
+		return Refuse(404, id, wire.InvalidRequest, "There is no session with this id at this path: it has ended, never was, or is another server's. Start a new one with initialize, without an Mcp-Session-Id header.")
 	case s.meta.Principal.Subject != c.Principal.Subject:
 		return Refuse(403, id, wire.InvalidRequest, "the session belongs to another caller")
 	case s.configured(s.meta.Server) == nil:
