@@ -144,10 +144,13 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error { return c.read.want(t, &c.wake) }
+func (c *conn) SetReadDeadline(t time.Time) error {
+	defer c.wake.Signal()
+	return c.read.want(t)
+}
 
 // SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(t time.Time) error { return c.write.want(t, nil) }
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.write.want(t) }
 
 // side is a direction of a connection with its deadline. What the system was told is
 // never later than what is wanted, unless nobody is under way who would wait too long. It
@@ -159,14 +162,11 @@ type side struct {
 	under        int       // way: how many read, or write
 }
 
-// want sets the deadline; who waits is woken.
-func (s *side) want(t time.Time, wake *sync.Cond) error {
+// want sets the deadline.
+func (s *side) want(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wanted = t
-	if wake != nil && !t.IsZero() {
-		wake.Signal()
-	}
 	if s.under > 0 && s.late() {
 		return s.now()
 	}
@@ -202,10 +202,7 @@ func (s *side) end(err *error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(*err, os.ErrDeadlineExceeded) && (s.wanted.IsZero() || s.wanted.After(time.Now())) {
-		if *err = nil; !s.told.Equal(s.wanted) { // else who was under way as well has told it
-			*err = s.now()
-		}
-		if *err == nil {
+		if *err = s.now(); *err == nil {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/nettest"
@@ -376,8 +377,7 @@ func TestHijack(t *testing.T) {
 	t.Error("it is never taken over")
 }
 
-// TestReadersAhead: of two that read a byte each, neither is left behind, and nobody waits for
-// one that is closed.
+// TestReadersAhead: of two that read a byte each, neither is left behind.
 func TestReadersAhead(t *testing.T) {
 	for i := range 20 {
 		c, client, end := pair(t)
@@ -404,22 +404,69 @@ func TestReadersAhead(t *testing.T) {
 	}
 }
 
+// piped is a listener that has one connection, by a pipe, whose time is the test's.
+type piped struct {
+	net.Listener
+	c net.Conn
+}
+
+func (p piped) Accept() (net.Conn, error) { return p.c, nil }
+
+// TestReadsAhead at the second look, and at once where it is closed.
+func TestReadsAhead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then        func(c, client net.Conn)
+		least, most time.Duration
+		err         error
+	}{
+		"its client leaves":        {func(_, client net.Conn) { _ = client.Close() }, conn.Ahead, 2 * conn.Ahead, io.EOF},
+		"it is closed":             {func(c, _ net.Conn) { _ = c.Close() }, 0, 0, io.ErrClosedPipe},
+		"there is no time left":    {func(c, _ net.Conn) { _ = c.SetReadDeadline(time.Unix(1, 0)) }, 0, 0, os.ErrDeadlineExceeded},
+		"there is a byte to read":  {func(_, client net.Conn) { go func() { _, _ = client.Write([]byte("a")) }() }, conn.Ahead, 2 * conn.Ahead, nil},
+		"there is a little time":   {func(c, _ net.Conn) { _ = c.SetReadDeadline(time.Now().Add(conn.Ahead / 2)) }, conn.Ahead / 2, conn.Ahead / 2, os.ErrDeadlineExceeded},
+		"there is a lot, and then": {func(c, _ net.Conn) { _ = c.SetReadDeadline(time.Now().Add(time.Hour)) }, time.Hour, time.Hour, os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner, client := net.Pipe()
+				c, _ := conn.NewListener(piped{c: inner}).Accept()
+				defer client.Close()
+				defer c.Close()
+				begin := time.Now()
+				ended := make(chan error)
+				go func() { _, err := c.Read(make([]byte, 1)); ended <- err }()
+				synctest.Wait()
+				tt.then(c, client)
+				if err := <-ended; !errors.Is(err, tt.err) {
+					t.Errorf("it ended with %v", err)
+				}
+				if took := time.Since(begin); took < tt.least || took > tt.most {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
 // TestDeadlineMovesForAll: of those who read together, none is ended by an old deadline.
 func TestDeadlineMovesForAll(t *testing.T) {
-	c, _, end := pair(t)
-	defer end()
-	_ = c.SetReadDeadline(time.Now().Add(time.Second))
-	ended := make(chan error, 4)
-	for range cap(ended) {
-		go func() { _, err := c.Read(make([]byte, 4)); ended <- err }()
-	}
-	time.Sleep(10 * time.Millisecond)
-	_ = c.SetReadDeadline(time.Now().Add(time.Hour))
-	time.Sleep(1200 * time.Millisecond)
-	_ = c.Close()
-	for range cap(ended) {
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("one ended with %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		inner, client := net.Pipe()
+		defer client.Close()
+		c, _ := conn.NewListener(piped{c: inner}).Accept()
+		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+		ended := make(chan error, 4)
+		for range cap(ended) {
+			go func() { _, err := c.Read(make([]byte, 4)); ended <- err }()
 		}
-	}
+		synctest.Wait()
+		_ = c.SetReadDeadline(time.Now().Add(time.Hour))
+		time.Sleep(time.Minute)
+		_ = c.Close()
+		for range cap(ended) {
+			if err := <-ended; !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("one ended with %v", err)
+			}
+		}
+	})
 }

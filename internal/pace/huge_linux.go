@@ -44,8 +44,8 @@ const (
 
 // makeRoom has the heap reserve a room, by a string that is never written and is collected
 // at once. No collection finds it alive, nor ends while there are none to be: it would take
-// the heap for a large one, and put its tables on huge pages for good. Nil: there is nothing to be gained, or it could be refused,
-// which a heap does not survive.
+// the heap for a large one, and put its tables on huge pages for good. Nil: there is nothing
+// to be gained, or it could be refused, which a heap does not survive.
 func makeRoom(memory int64) *room {
 	size := roomSize(memory)
 	if size == 0 || limited(unix.RLIMIT_AS) || limited(unix.RLIMIT_DATA) || !says(thp+"enabled", "[madvise]") || !says(thp+"hpage_pmd_size", "2097152") || says("/proc/sys/vm/overcommit_memory", "2") {

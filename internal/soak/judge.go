@@ -3,7 +3,6 @@ package soak
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -153,7 +152,7 @@ func follows(before, e session.EventID) bool {
 
 // call checks that a request is answered, and once.
 func (j *Judgement) call(c *Attempt, got []Sighting, a Account) {
-	resort := slices.ContainsFunc(got, Sighting.lastResort)
+	resort := len(got) == 2 && (got[0].lastResort() || got[0].lostOnGet() && got[1].lastResort())
 	switch {
 	case len(got) == 0 && c.post.fate == accepted && !c.post.lost():
 		j.Fault("%s (%s) was accepted, and is not answered", c.ID, c.Tool)
@@ -229,9 +228,15 @@ func (j *Judgement) loss(c *Attempt, m Message) {
 }
 
 // lastResort: the other exception. A front has answered itself, on the stream, or as a
-// body where none had begun; the session may have answered on a GET before, or does so later.
+// body where none had begun. The session tells its own on a GET: later, or of a loss before.
 func (s Sighting) lastResort() bool {
 	return s.place == onPost && s.m.Error != nil && (s.frame.ID == "" || session.IsTold(s.frame.ID))
+}
+
+// lostOnGet: the session has told of the loss while the front was slow to pass its POST on.
+func (s Sighting) lostOnGet() bool {
+	_, lost := LossIn(s.m)
+	return s.place == onGet && lost
 }
 
 // LossIn is the loss that a message tells of.

@@ -60,6 +60,8 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 		"answered twice":                 {calls: both, seen: append(good[:3:3], event(onResumed, two, q+".1.2", number("2", 2))), want: "2 (incr) is answered 2 times"},
 		"told by a last resort":          {calls: both, seen: append(good[:2:2], event(onPost, two, "", strings.Replace(lost("2", true), `"epoch":1`, `"epoch":0`, 1)), event(onGet, nobody, g+".2.1", lost("2", true)))},
 		"and by a last resort":           {calls: both, seen: append(good[:2:2], event(onGet, nobody, g+".2.1", lost("2", true)), event(onPost, two, "", strings.Replace(lost("2", true), `"epoch":1`, `"epoch":0`, 1)))},
+		"a last resort after an answer":  {calls: both, seen: append(good[:3:3], event(onPost, two, "", strings.Replace(lost("2", true), `"epoch":1`, `"epoch":0`, 1))), want: "2 (incr) is answered 2 times"},
+		"or after a result on a GET":     {calls: both, seen: append(good[:2:2], event(onGet, nobody, g+".2.1", number("2", 2)), event(onPost, two, "", strings.Replace(lost("2", true), `"epoch":1`, `"epoch":0`, 1))), want: "2 (incr) is answered 2 times"},
 		"told again without a kill":      {calls: both, seen: append(good[:3:3], event(onGet, nobody, g+".2.1", number("2", 2))), want: "2 (incr) is answered 2 times"},
 		"lost, while its front is slow":  {calls: both, seen: append(good[:2:2], event(onGet, nobody, g+".1.1", lost("2", true)))},
 		"a result, likewise":             {calls: []*Attempt{post("1", "", accepted)}, seen: []Sighting{event(onGet, nobody, g+".1.1", number("1", 1))}},
