@@ -28,6 +28,7 @@ var parts = []part{
 	{"ledger", (*bench).measureLedger},
 	{"opening", (*bench).measureOpening},
 	{"objects", (*bench).measureObjects},
+	{"inside", (*bench).measureInside},
 	{"memory", (*bench).measureMemory},
 	{"start", (*bench).measureStart},
 	{"wake", (*bench).measureWake},

@@ -14,6 +14,9 @@ const (
 	spreadOver = 1000
 	// cold is how many objects are activated in each round, one after the other.
 	cold = 2000
+	// The load on new objects is that of the peers' README: as many connections, for as long.
+	newConnections = 32
+	newFor         = 5 * time.Second
 )
 
 // measureObjects compares objects with those of the peer.
@@ -29,20 +32,37 @@ func (b *bench) measureObjects(ctx context.Context) error {
 		}
 		return all
 	}
+	noop := requests{op: "noop", want: "ok", objects: 1, connections: connections, warmup: b.warmup, d: b.d}
+	noops := noop
+	noops.objects = spreadOver
+	noopEach := noops
+	noopEach.connections = spreadOver
+	count := requests{op: "incr", objects: 1, connections: connections, warmup: b.warmup, d: b.d}
+	few := count
+	few.objects = spreadOver
+	each := few
+	each.connections = spreadOver
+	fresh := requests{op: "incr", objects: spreadOver, connections: newConnections, d: newFor, fresh: true}
 	var tables []string
 	for _, load := range []struct {
-		what string
-		r    requests
+		name, what string
+		r          requests
+		target     target
 	}{
-		{"A request that does nothing, to one object:", requests{op: "noop", want: "ok", objects: 1}},
-		{fmt.Sprintf("The same, over %s objects:", grouped(fmt.Sprint(spreadOver))), requests{op: "noop", want: "ok", objects: spreadOver}},
-		{"A durable increment of one object:", requests{op: "incr", objects: 1}},
-		{fmt.Sprintf("The same, over %s objects:", grouped(fmt.Sprint(spreadOver))), requests{op: "incr", objects: spreadOver}},
+		{"noop", "A request that does nothing, to one object:", noop, targetNoop},
+		{"noops", "The same, over 1,000 objects in memory, and 64 connections:", noops, targetNoops},
+		{"noop-each", "The same, and a connection for each of the 1,000 objects:", noopEach, targetNoopEach},
+		{"count", "A durable increment of one object:", count, targetCount},
+		{"fresh", "The same, over 1,000 objects that are new in each round: 32 connections, for 5 s from the first request on:", fresh, targetFresh},
+		{"few", "The same, over 1,000 objects in memory, and 64 connections:", few, targetFew},
+		{"each", "The same, and a connection for each of the 1,000 objects:", each, targetEach},
 	} {
-		r := load.r
-		r.prefix, r.connections, r.warmup, r.d = "o", connections, b.warmup, b.d
-		_, rows, err := b.compare(ctx, fmt.Sprintf("%s-%d", r.op, r.objects), "calls/s", both(), r.turn)
+		load.r.prefix = "o"
+		all, rows, err := b.compare(ctx, load.name, "calls/s", both(), load.r.turn)
 		if err != nil {
+			return err
+		}
+		if err := b.found(load.target, all.faster(1)); err != nil {
 			return err
 		}
 		tables = append(tables, load.what+"\n\n"+rows)
@@ -54,8 +74,13 @@ func (b *bench) measureObjects(ctx context.Context) error {
 	return b.publish("objects", "objects", true, strings.Join(append(tables, rest), "\n"))
 }
 
-// turn drives the load at a server, when every object is in memory.
-func (r requests) turn(s *server, _ int) (sample, error) {
+// turn drives the load at a server: at objects that there were not before, or when every
+// object is in memory.
+func (r requests) turn(s *server, round int) (sample, error) {
+	if r.fresh {
+		r.prefix = fmt.Sprintf("%s%d-", r.prefix, round)
+		return r.load().run(s.endpoint)
+	}
 	all := r
 	all.once = true
 	if _, err := all.load().all(s.endpoint); err != nil {
@@ -119,6 +144,9 @@ func (b *bench) atRest(ctx context.Context, servers []*server) (string, error) {
 			times, first, again = summarize(ratios(results[0].each, r.each)).String()+" times as much", "", ""
 		}
 		rows = append(rows, []string{s.name, grouped(fmt.Sprint(counts[i])), summarize(r.before).String(), summarize(r.after).String(), summarize(r.each).String(), times, first, again})
+	}
+	if err := b.found(targetObject, summarize(results[0].each), summarize(results[0].after)); err != nil {
+		return "", err
 	}
 	return "Objects at rest:\n\n" + table(rows) + told(notes), nil
 }

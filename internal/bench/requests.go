@@ -18,7 +18,9 @@ type requests struct {
 	prefix      string // of the objects' names
 	warmup, d   time.Duration
 	// once: each object is asked once, and the load ends with that.
-	once    bool
+	once bool
+	// fresh: the objects are others in each round.
+	fresh   bool
 	counted int64 // what each object has answered last; 0: not known
 }
 

@@ -161,7 +161,7 @@ type peer struct {
 }
 
 // durableObjects is what objects are compared with.
-var durableObjects = peer{"workerd-objects", "/", "Durable Objects on workerd", "Cloudflare's Durable Objects on its open-source runtime, on disk"}
+var durableObjects = peer{"workerd-objects", "/", workerdObjects, "Cloudflare's Durable Objects on its open-source runtime, on disk"}
 
 var peers = []peer{
 	{"gosdk", "/", "Go SDK, in memory", "the official Go SDK's StreamableHTTPHandler with its event store, all of it in memory: nothing is durable"},

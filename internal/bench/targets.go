@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -38,6 +40,7 @@ func (b bound) missed(v float64) float64 {
 const (
 	workerdSessions = "McpAgent on workerd"
 	sdkSessions     = "Go SDK, in memory"
+	workerdObjects  = "Durable Objects on workerd"
 )
 
 var (
@@ -54,12 +57,24 @@ var (
 	targetLasting  = target{"throughput after 1 h of mixed load with churn", "a host's first minute, in turn", "0.95x, memory flat", "lasting", []bound{atLeast(0.95, "%s times as fast"), atMost(1.1, "%s times the memory"), {figure: "after %s min", limit: 60, length: true}}}
 	targetReplay   = target{"SSE replay of 1,000 events", "", "50 MB/s", "replay", []bound{atLeast(50, "%s MB/s")}}
 	targetStdio    = target{"stdio runtime, echo server", "the same child, driven over its pipes", "0.7x", "stdio", []bound{atLeast(0.7, "%s times as fast")}}
+
+	targetNoop     = target{"a request of an object that does nothing", workerdObjects, "6x", "objects", []bound{atLeast(6, "%s times as fast")}}
+	targetNoops    = target{"the same, over 1,000 objects, 64 connections", workerdObjects, "6x", "objects", []bound{atLeast(6, "%s times as fast")}}
+	targetNoopEach = target{"the same, over 1,000 objects, a connection for each", workerdObjects, "6x", "objects", []bound{atLeast(6, "%s times as fast")}}
+	targetCount    = target{"a durable increment of one object", workerdObjects, "4x", "objects", []bound{atLeast(4, "%s times as fast")}}
+	targetFresh    = target{"the same, over 1,000 new objects, 32 connections", workerdObjects, "20x", "objects", []bound{atLeast(20, "%s times as fast")}}
+	targetFew      = target{"the same, over 1,000 objects in memory, 64 connections", workerdObjects, "20x", "objects", []bound{atLeast(20, "%s times as fast")}}
+	targetEach     = target{"the same, over 1,000 objects in memory, a connection for each", workerdObjects, "20x", "objects", []bound{atLeast(20, "%s times as fast")}}
+	targetObject   = target{"memory of a small object at rest, of 100,000", "", "under 1.5 kB, under 200 MB in all", "objects", []bound{atMost(1500, "%s bytes"), atMost(200, "%s MB in all")}}
+	targetActivate = target{"activation of an object with 1 KiB of state on disk, inside the host", "", "under 150 µs p50", "inside", []bound{atMost(150, "%s µs")}}
+	targetTurn     = target{"a turn without storage, inside the host", "", "under 1 µs", "inside", []bound{atMost(1, "%s µs")}}
 )
 
 // targets are in the order of the table.
 var targets = []target{
 	targetAdd, targetSDK, targetMany, targetIncr, targetOpen, targetResident, targetIdle, targetDisk, targetWake, targetStart,
 	targetLasting, targetReplay, targetStdio,
+	targetNoop, targetNoops, targetNoopEach, targetCount, targetFresh, targetFew, targetEach, targetObject, targetActivate, targetTurn,
 }
 
 // row is the target's, with what was found for each of its bounds.
@@ -75,7 +90,10 @@ func (t target) row(found []spread, command string) []string {
 			met = "met so far"
 		}
 	}
-	if !(worst <= 1) { // not a number is not met either
+	switch {
+	case math.IsNaN(worst):
+		met = "not measured"
+	case worst > 1:
 		met = fmt.Sprintf("**not met**, by a factor of %s", digits(worst))
 	}
 	return []string{t.work, t.against, t.least, strings.Join(figures, "; "), met, "`" + command + "`"}
@@ -86,7 +104,7 @@ var targetsHead = []string{"work", "against", "at least", "measured", "", "comma
 // found notes what was measured for a target, and puts it into the page's table. Rows
 // of other targets stay as they were.
 func (b *bench) found(t target, found ...spread) error {
-	row := t.row(found, b.command(t.part, t.against == workerdSessions || t.against == sdkSessions))
+	row := t.row(found, b.command(t.part, slices.Contains([]string{workerdSessions, sdkSessions, workerdObjects}, t.against)))
 	b.say("%s: %s: %s", t.work, row[3], row[4])
 	if b.out == "-" {
 		return b.write("targets", table([][]string{targetsHead, row}))

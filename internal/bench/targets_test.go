@@ -26,8 +26,10 @@ func TestWhetherATargetIsMetIsComputed(t *testing.T) {
 	if row := targetLasting.row([]spread{{1, 1, 1}, {1, 1, 1}, {3, 3, 3}}, ""); row[4] != "met so far" {
 		t.Errorf("three minutes of an hour are %q", row[4])
 	}
-	if row := two.row([]spread{summarize(nil), {1, 1, 1}}, ""); strings.HasPrefix(row[4], "met") {
-		t.Error("what was not measured is met")
+	for _, found := range [][]spread{{summarize(nil), {1, 1, 1}}, {{2, 2, 2}, summarize(nil)}} {
+		if row := two.row(found, ""); row[4] != "not measured" {
+			t.Errorf("what was not measured is %q", row[4])
+		}
 	}
 }
 
