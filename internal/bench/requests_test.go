@@ -1,8 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // Every answer of a load is looked at: what is not what the object must say is bad.
@@ -42,5 +47,36 @@ func TestEachObjectIsAskedOnce(t *testing.T) {
 	}
 	if len(asked) != r.objects || asked["/x9/mem"] != 1 {
 		t.Errorf("asked: %v", asked)
+	}
+}
+
+// Objects that are to be new are asked by names that no round before has used, and not
+// before the load is measured.
+func TestEachRoundHasNewObjects(t *testing.T) {
+	counts := map[string]int{}
+	var mu sync.Mutex
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		counts[r.URL.Path]++
+		fmt.Fprint(w, counts[r.URL.Path])
+	}))
+	defer h.Close()
+	r := requests{op: "incr", prefix: "o", connections: 2, objects: 4, d: 100 * time.Millisecond, fresh: true}
+	asked := 0
+	for round := range 2 {
+		s, err := r.turn(&server{endpoint: h.URL + "/"}, round)
+		if err != nil || s.bad > 0 {
+			t.Fatalf("round %d: %v, %d are bad, the first: %v", round, err, s.bad, s.first)
+		}
+		asked += len(s.took)
+	}
+	answered := 0
+	for _, n := range counts {
+		answered += n
+	}
+	// What was under way at the end of a round is not counted.
+	if most := asked + 2*r.connections; len(counts) != 2*r.objects || answered > most {
+		t.Errorf("%d objects of 8, %d requests of which %d are counted", len(counts), answered, asked)
 	}
 }
