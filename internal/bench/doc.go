@@ -3,9 +3,10 @@
 //
 // It builds the program and starts it as a user would, and drives it over HTTP
 // with a load of its own that checks every answer. Nothing here reaches into the
-// host, with two exceptions: a store with many sessions is written by copying the
+// host, with three exceptions: a store with many sessions is written by copying the
 // rows of one real session through storage/pebble, since opening them one by one
-// would take minutes; and the stdio runtime is measured alone, in this process.
+// would take minutes; the stdio runtime is measured alone, in this process; and what
+// is too short to be seen over a connection is measured by Go benchmarks of package actor.
 //
 // # Comparisons
 //

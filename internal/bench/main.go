@@ -89,7 +89,7 @@ func run(ctx context.Context) error {
 	flag.DurationVar(&b.d, "d", 4*time.Second, "how long a turn is measured")
 	flag.IntVar(&b.resident, "resident", 2000, "how many sessions the memory is divided by")
 	flag.IntVar(&b.agents, "agents", 200, "the same for McpAgent, whose sessions take longer to open")
-	flag.IntVar(&b.objects, "objects", 100_000, "how many objects the memory is divided by")
+	flag.IntVar(&b.objects, "objects", atRestObjects, "how many objects the memory is divided by; the target wants 100,000")
 	flag.IntVar(&b.foreign, "foreign", 500, "the same for the objects of the peer")
 	flag.IntVar(&b.stored, "stored", million, "how many sessions are in the store that is started on; the targets want a million")
 	flag.IntVar(&b.passed, "passed", 100_000, "how many of them are called, and evicted again, before memory is read")
@@ -155,7 +155,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return err
 	}
 	var against []string
-	for _, p := range append(slices.Clone(peers), durableObjects) {
+	for _, p := range allPeers {
 		against = append(against, p.describe(b.peers))
 	}
 	if err := b.write("setting", on+"\n"+strings.Join(against, "\n")); err != nil {

@@ -12,6 +12,8 @@ const (
 	connections = 64
 	// spreadOver is how many objects a load is spread over that is not on one.
 	spreadOver = 1000
+	// atRestObjects is how many objects at rest the target speaks of.
+	atRestObjects = 100_000
 	// cold is how many objects are activated in each round, one after the other.
 	cold = 2000
 	// The load on new objects is that of the peers' README: as many connections, for as long.
@@ -32,33 +34,33 @@ func (b *bench) measureObjects(ctx context.Context) error {
 		}
 		return all
 	}
-	noop := requests{op: "noop", want: "ok", objects: 1, connections: connections, warmup: b.warmup, d: b.d}
-	noops := noop
-	noops.objects = spreadOver
-	noopEach := noops
-	noopEach.connections = spreadOver
-	count := requests{op: "incr", objects: 1, connections: connections, warmup: b.warmup, d: b.d}
-	few := count
-	few.objects = spreadOver
-	each := few
-	each.connections = spreadOver
-	fresh := requests{op: "incr", objects: spreadOver, connections: newConnections, d: newFor, fresh: true}
 	var tables []string
 	for _, load := range []struct {
 		name, what string
 		r          requests
 		target     target
 	}{
-		{"noop", "A request that does nothing, to one object:", noop, targetNoop},
-		{"noops", "The same, over 1,000 objects in memory, and 64 connections:", noops, targetNoops},
-		{"noop-each", "The same, and a connection for each of the 1,000 objects:", noopEach, targetNoopEach},
-		{"count", "A durable increment of one object:", count, targetCount},
-		{"fresh", "The same, over 1,000 objects that are new in each round: 32 connections, for 5 s from the first request on:", fresh, targetFresh},
-		{"few", "The same, over 1,000 objects in memory, and 64 connections:", few, targetFew},
-		{"each", "The same, and a connection for each of the 1,000 objects:", each, targetEach},
+		{"noop", "A request that does nothing, to one object:",
+			requests{op: "noop", want: "ok", objects: 1, connections: connections}, targetNoop},
+		{"noops", "The same, over 1,000 objects in memory, and 64 connections:",
+			requests{op: "noop", want: "ok", objects: spreadOver, connections: connections}, targetNoops},
+		{"noop-each", "The same, and a connection for each of the 1,000 objects:",
+			requests{op: "noop", want: "ok", objects: spreadOver, connections: spreadOver}, targetNoopEach},
+		{"count", "A durable increment of one object:",
+			requests{op: "incr", objects: 1, connections: connections}, targetCount},
+		{"fresh", "The same, over 1,000 objects that are new in each round: 32 connections, for 5 s from the first request on:",
+			requests{op: "incr", objects: spreadOver, connections: newConnections, fresh: true}, targetFresh},
+		{"few", "The same, over 1,000 objects in memory, and 64 connections:",
+			requests{op: "incr", objects: spreadOver, connections: connections}, targetFew},
+		{"each", "The same, and a connection for each of the 1,000 objects:",
+			requests{op: "incr", objects: spreadOver, connections: spreadOver}, targetEach},
 	} {
-		load.r.prefix = "o"
-		all, rows, err := b.compare(ctx, load.name, "calls/s", both(), load.r.turn)
+		r := load.r
+		r.prefix, r.warmup, r.d = "o", b.warmup, b.d
+		if r.fresh {
+			r.warmup, r.d = 0, newFor
+		}
+		all, rows, err := b.compare(ctx, load.name, "calls/s", both(), r.turn)
 		if err != nil {
 			return err
 		}
@@ -145,10 +147,11 @@ func (b *bench) atRest(ctx context.Context, servers []*server) (string, error) {
 		}
 		rows = append(rows, []string{s.name, grouped(fmt.Sprint(counts[i])), summarize(r.before).String(), summarize(r.after).String(), summarize(r.each).String(), times, first, again})
 	}
-	if err := b.found(targetObject, summarize(results[0].each), summarize(results[0].after)); err != nil {
-		return "", err
+	text := "Objects at rest:\n\n" + table(rows) + told(notes)
+	if counts[0] < atRestObjects {
+		return text, nil // the target is about as many
 	}
-	return "Objects at rest:\n\n" + table(rows) + told(notes), nil
+	return text, b.found(targetObject, summarize(results[0].each), summarize(results[0].after))
 }
 
 // reside activates objects, and reads the server's memory before and after. Each must

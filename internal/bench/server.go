@@ -164,9 +164,12 @@ type peer struct {
 var durableObjects = peer{"workerd-objects", "/", workerdObjects, "Cloudflare's Durable Objects on its open-source runtime, on disk"}
 
 var peers = []peer{
-	{"gosdk", "/", "Go SDK, in memory", "the official Go SDK's StreamableHTTPHandler with its event store, all of it in memory: nothing is durable"},
-	{"mcpagent", "/mcp", "McpAgent on workerd", "Cloudflare's McpAgent on its open-source runtime: a Durable Object on disk for each session"},
+	{"gosdk", "/", sdkSessions, "the official Go SDK's StreamableHTTPHandler with its event store, all of it in memory: nothing is durable"},
+	{"mcpagent", "/mcp", workerdSessions, "Cloudflare's McpAgent on its open-source runtime: a Durable Object on disk for each session"},
 }
+
+// allPeers are those of sessions, and that of objects.
+var allPeers = append(slices.Clone(peers), durableObjects)
 
 // peerServers are the peers of a folder.
 func peerServers(folder string) []*server {

@@ -29,6 +29,11 @@ func atMost(limit float64, figure string) bound {
 	return bound{figure: figure, limit: limit, most: true}
 }
 
+// asFast is a target that is so many times as fast as something else.
+func asFast(work, against string, times float64, part string) target {
+	return target{work, against, fmt.Sprintf("%gx", times), part, []bound{atLeast(times, "%s times as fast")}}
+}
+
 // missed is by what factor a value misses the bound; 1 or less: it does not.
 func (b bound) missed(v float64) float64 {
 	if b.most {
@@ -44,11 +49,11 @@ const (
 )
 
 var (
-	targetAdd      = target{"tools/call add, 32 sessions, durable", workerdSessions, "12x", "calls", []bound{atLeast(12, "%s times as fast")}}
-	targetSDK      = target{"the same", sdkSessions, "1.5x", "calls", []bound{atLeast(1.5, "%s times as fast")}}
+	targetAdd      = asFast("tools/call add, 32 sessions, durable", workerdSessions, 12, "calls")
+	targetSDK      = asFast("the same", sdkSessions, 1.5, "calls")
 	targetMany     = target{"the same with 1,000 sessions", sdkSessions, "1.5x, p99 no worse", "calls", []bound{atLeast(1.5, "%s times as fast"), atMost(1, "p99 %s times as long")}}
-	targetIncr     = target{"tools/call incr, which counts durably, 32 sessions", workerdSessions, "12x", "calls", []bound{atLeast(12, "%s times as fast")}}
-	targetOpen     = target{"opening sessions", sdkSessions, "1x", "opening", []bound{atLeast(1, "%s times as fast")}}
+	targetIncr     = asFast("tools/call incr, which counts durably, 32 sessions", workerdSessions, 12, "calls")
+	targetOpen     = asFast("opening sessions", sdkSessions, 1, "opening")
 	targetResident = target{"memory of a resident session", sdkSessions, "no more", "memory", []bound{atMost(1, "%s times as much")}}
 	targetIdle     = target{"memory of an idle session, of 1,000,000", "", "under 300 bytes, under 600 MB in all", "start", []bound{atMost(300, "%s bytes"), atMost(600, "%s MB in all")}}
 	targetDisk     = target{"disk of an idle session, after compaction", "", "under 1 KiB", "start", []bound{atMost(1024, "%s bytes")}}
@@ -56,15 +61,15 @@ var (
 	targetStart    = target{"start to ready with 1,000,000 sessions stored", "", "under 2 s", "start", []bound{atMost(2000, "%s ms")}}
 	targetLasting  = target{"throughput after 1 h of mixed load with churn", "a host's first minute, in turn", "0.95x, memory flat", "lasting", []bound{atLeast(0.95, "%s times as fast"), atMost(1.1, "%s times the memory"), {figure: "after %s min", limit: 60, length: true}}}
 	targetReplay   = target{"SSE replay of 1,000 events", "", "50 MB/s", "replay", []bound{atLeast(50, "%s MB/s")}}
-	targetStdio    = target{"stdio runtime, echo server", "the same child, driven over its pipes", "0.7x", "stdio", []bound{atLeast(0.7, "%s times as fast")}}
+	targetStdio    = asFast("stdio runtime, echo server", "the same child, driven over its pipes", 0.7, "stdio")
 
-	targetNoop     = target{"a request of an object that does nothing", workerdObjects, "6x", "objects", []bound{atLeast(6, "%s times as fast")}}
-	targetNoops    = target{"the same, over 1,000 objects, 64 connections", workerdObjects, "6x", "objects", []bound{atLeast(6, "%s times as fast")}}
-	targetNoopEach = target{"the same, over 1,000 objects, a connection for each", workerdObjects, "6x", "objects", []bound{atLeast(6, "%s times as fast")}}
-	targetCount    = target{"a durable increment of one object", workerdObjects, "4x", "objects", []bound{atLeast(4, "%s times as fast")}}
-	targetFresh    = target{"the same, over 1,000 new objects, 32 connections", workerdObjects, "20x", "objects", []bound{atLeast(20, "%s times as fast")}}
-	targetFew      = target{"the same, over 1,000 objects in memory, 64 connections", workerdObjects, "20x", "objects", []bound{atLeast(20, "%s times as fast")}}
-	targetEach     = target{"the same, over 1,000 objects in memory, a connection for each", workerdObjects, "20x", "objects", []bound{atLeast(20, "%s times as fast")}}
+	targetNoop     = asFast("a request of an object that does nothing", workerdObjects, 6, "objects")
+	targetNoops    = asFast("the same, over 1,000 objects, 64 connections", workerdObjects, 6, "objects")
+	targetNoopEach = asFast("the same, over 1,000 objects, a connection for each", workerdObjects, 6, "objects")
+	targetCount    = asFast("a durable increment of one object", workerdObjects, 4, "objects")
+	targetFresh    = asFast("the same, over 1,000 new objects, 32 connections", workerdObjects, 20, "objects")
+	targetFew      = asFast("the same, over 1,000 objects in memory, 64 connections", workerdObjects, 20, "objects")
+	targetEach     = asFast("the same, over 1,000 objects in memory, a connection for each", workerdObjects, 20, "objects")
 	targetObject   = target{"memory of a small object at rest, of 100,000", "", "under 1.5 kB, under 200 MB in all", "objects", []bound{atMost(1500, "%s bytes"), atMost(200, "%s MB in all")}}
 	targetActivate = target{"activation of an object with 1 KiB of state on disk, inside the host", "", "under 150 µs p50", "inside", []bound{atMost(150, "%s µs")}}
 	targetTurn     = target{"a turn without storage, inside the host", "", "under 1 µs", "inside", []bound{atMost(1, "%s µs")}}
@@ -104,7 +109,7 @@ var targetsHead = []string{"work", "against", "at least", "measured", "", "comma
 // found notes what was measured for a target, and puts it into the page's table. Rows
 // of other targets stay as they were.
 func (b *bench) found(t target, found ...spread) error {
-	row := t.row(found, b.command(t.part, slices.Contains([]string{workerdSessions, sdkSessions, workerdObjects}, t.against)))
+	row := t.row(found, b.command(t.part, slices.ContainsFunc(allPeers, func(p peer) bool { return p.name == t.against })))
 	b.say("%s: %s: %s", t.work, row[3], row[4])
 	if b.out == "-" {
 		return b.write("targets", table([][]string{targetsHead, row}))
